@@ -1,0 +1,142 @@
+//! Time: read by the edges, handed to the core as an argument.
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A moment on the wall clock, to the millisecond, UTC. On the wire RFC 3339 with three decimals and `Z` (contract 3.1).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp {
+    millis: i64,
+}
+
+/// The greatest moment that has a four-digit year, in milliseconds since 1970.
+const MAX_MILLIS: i64 = 253_402_300_799_999;
+/// 0001-01-01T00:00:00Z: clients refuse the year 0000 (contract 10.2).
+const MIN_MILLIS: i64 = -62_135_596_800_000;
+
+impl Timestamp {
+    /// The latest moment that can be written with a four-digit year.
+    pub const MAX: Self = Self { millis: MAX_MILLIS };
+
+    /// Milliseconds since 1970-01-01T00:00:00Z; held within the years 0001 to 9999.
+    pub const fn from_millis(millis: i64) -> Self {
+        let millis = if millis > MAX_MILLIS {
+            MAX_MILLIS
+        } else if millis < MIN_MILLIS {
+            MIN_MILLIS
+        } else {
+            millis
+        };
+        Self { millis }
+    }
+
+    /// Milliseconds since 1970-01-01T00:00:00Z.
+    pub const fn as_millis(self) -> i64 {
+        self.millis
+    }
+
+    /// This moment plus a duration, cut to whole milliseconds; stops at [`Timestamp::MAX`].
+    pub fn saturating_add(self, duration: Duration) -> Self {
+        let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        Self::from_millis(self.millis.saturating_add(millis))
+    }
+
+    /// Reads what a client accepts (contract 10.2): `YYYY-MM-DDTHH:MM:SS[.digits](Z|+HH:MM|-HH:MM)`, a real date,
+    /// seconds up to 59, upper-case `T` and `Z`, year not 0000. Digits below the millisecond are cut.
+    pub fn parse(text: &str) -> Option<Self> {
+        let zone_at = zone_of(text.as_bytes())?;
+        // The shape is ASCII. jiff reads at most nine decimals, of which three are kept.
+        let (moment, zone) = text.split_at_checked(zone_at)?;
+        let moment = moment.get(..moment.len().min(HEAD.len() + 4))?;
+        let moment: jiff::Timestamp = format!("{moment}{zone}").parse().ok()?;
+        let millis = moment.as_millisecond();
+        (MIN_MILLIS..=MAX_MILLIS).contains(&millis).then_some(Self { millis })
+    }
+}
+
+/// Date and time up to the seconds; `d` stands for a digit.
+const HEAD: &[u8] = b"dddd-dd-ddTdd:dd:dd";
+
+/// Where the zone begins, if the bytes have the one shape that clients accept; the calendar is checked afterwards.
+fn zone_of(text: &[u8]) -> Option<usize> {
+    let fits = |pattern: &[u8], bytes: &[u8]| {
+        pattern.len() == bytes.len()
+            && pattern.iter().zip(bytes).all(|(p, b)| if *p == b'd' { b.is_ascii_digit() } else { p == b })
+    };
+    let (head, tail) = text.split_at_checked(HEAD.len())?;
+    if !fits(HEAD, head) || head.starts_with(b"0000") || head.ends_with(b":60") {
+        return None;
+    }
+    let decimals = match tail.strip_prefix(b".") {
+        Some(rest) => match rest.iter().take_while(|b| b.is_ascii_digit()).count() {
+            0 => return None,
+            digits => digits + 1,
+        },
+        None => 0,
+    };
+    let zone = &tail[decimals..];
+    let offset = (fits(b"+dd:dd", zone) || fits(b"-dd:dd", zone))
+        && zone[1..3] <= b"23"[..]
+        && zone[4..6] <= b"59"[..];
+    (zone == b"Z" || offset).then_some(HEAD.len() + decimals)
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_millisecond(self.millis) {
+            Ok(moment) => {
+                let civil = TimeZone::UTC.to_datetime(moment);
+                write!(
+                    f,
+                    "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
+                    civil.year(),
+                    civil.month(),
+                    civil.day(),
+                    civil.hour(),
+                    civil.minute(),
+                    civil.second(),
+                    civil.millisecond()
+                )
+            }
+            // Cannot happen within the years 0001 to 9999.
+            Err(_) => Err(fmt::Error),
+        }
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| serde::de::Error::custom("expected an RFC 3339 time"))
+    }
+}
+
+/// Both clocks at one moment. Either of them expires a review; neither extends one (design 4, Expiry).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// What a person's clock shows.
+    pub wall: Timestamp,
+    /// Time since some fixed start; it never goes back.
+    pub monotonic: Duration,
+}
+
+/// Reads both clocks. The core never calls it: it takes [`Now`] as an argument.
+pub trait Clock: Send + Sync {
+    /// Both clocks, now.
+    fn now(&self) -> Now;
+}

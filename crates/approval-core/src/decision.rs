@@ -1,0 +1,152 @@
+//! A person's decision as it comes in, read strictly (contract 4.2; design 3, "Where it refuses").
+
+use serde::Serialize;
+
+use crate::ids::{CallId, ToolName};
+use crate::json::{Document, Exact, Gate, Kind, Node, RefusedKind};
+use crate::review::{ApprovalRequest, Decision};
+
+/// `POST /v1/approvals/decisions`: which call, and the answer. It carries neither subject nor grants (law 4).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionRequest {
+    /// The review that is decided, as the caller wrote it.
+    pub approval_id: String,
+    /// The run that the caller believes it belongs to.
+    pub run_id: String,
+    /// The call that the caller reviewed.
+    pub call: EchoedCall,
+    /// The answer.
+    pub decision: Decision,
+}
+
+/// The reviewed call as the caller sends it back. It is compared, never executed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EchoedCall {
+    /// The call's id.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments.
+    pub arguments: Exact,
+}
+
+/// Why a body is not a decision.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidDecision {
+    /// Not JSON at all: `INVALID_REQUEST`, and nothing is audited.
+    #[error("the body is not JSON: {0}")]
+    NotJson(String),
+    /// JSON, but not a decision, or not one that can be carried exactly: `INVALID_APPROVAL`, audited.
+    #[error("{message}")]
+    Shape {
+        /// What the caller named, if it is text.
+        approval_id: Option<String>,
+        /// What the caller named, if it is text.
+        run_id: Option<String>,
+        /// What is wrong, with the path of the member.
+        message: String,
+    },
+}
+
+impl DecisionRequest {
+    /// The decision that sends a reviewed call back unchanged.
+    pub fn of(approval: &ApprovalRequest, decision: Decision) -> Self {
+        let call = approval.call.call();
+        Self {
+            approval_id: approval.approval_id.to_string(),
+            run_id: approval.run_id.to_string(),
+            call: EchoedCall {
+                id: call.id.as_str().to_owned(),
+                name: call.name.as_str().to_owned(),
+                arguments: call.arguments.clone(),
+            },
+            decision,
+        }
+    }
+
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// [`InvalidDecision`].
+    pub fn parse(body: &str) -> Result<Self, InvalidDecision> {
+        let document = Document::parse(body).map_err(|refused| match refused.kind() {
+            RefusedKind::Syntax | RefusedKind::Utf8 => InvalidDecision::NotJson(refused.to_string()),
+            _ => InvalidDecision::Shape { approval_id: None, run_id: None, message: refused.to_string() },
+        })?;
+        let root = document.root();
+        read(root).map_err(|message| InvalidDecision::Shape {
+            approval_id: text_of(root, "approvalId"),
+            run_id: text_of(root, "runId"),
+            message,
+        })
+    }
+}
+
+/// A member's text, for the audit of a refusal.
+fn text_of(root: Node<'_>, key: &str) -> Option<String> {
+    root.get(key)?.as_str().map(Into::into)
+}
+
+fn read(root: Node<'_>) -> Result<DecisionRequest, String> {
+    let [approval_id, run_id, call, decision] =
+        members(root, "the decision", ["approvalId", "runId", "call", "decision"])?;
+    let [id, name, arguments] = members(call, "call", ["id", "name", "arguments"])?;
+    let decision = match decision.as_str().as_deref() {
+        Some("approve") => Decision::Approve,
+        Some("deny") => Decision::Deny,
+        Some("cancel") => Decision::Cancel,
+        _ => return Err("decision: expected \"approve\", \"deny\" or \"cancel\"".into()),
+    };
+    let name = name
+        .as_str()
+        .and_then(|name| ToolName::parse(&name).ok())
+        .ok_or("call.name: expected the name of a tool")?;
+    if arguments.kind() != Kind::Object {
+        return Err("call.arguments: expected an object".into());
+    }
+    Ok(DecisionRequest {
+        approval_id: short(approval_id, "approvalId")?,
+        run_id: short(run_id, "runId")?,
+        call: EchoedCall {
+            id: short(id, "call.id")?,
+            name: name.as_str().to_owned(),
+            arguments: arguments.to_exact(Gate::ARGUMENTS).map_err(|refused| refused.to_string())?,
+        },
+        decision,
+    })
+}
+
+/// Exactly these members of an object, in any order.
+fn members<'a, const N: usize>(
+    node: Node<'a>,
+    what: &str,
+    names: [&str; N],
+) -> Result<[Node<'a>; N], String> {
+    let members = node.as_object().ok_or_else(|| format!("{what}: expected an object"))?;
+    let mut found = [None; N];
+    for (name, value) in members {
+        match names.iter().position(|known| *known == name) {
+            Some(at) => found[at] = Some(value),
+            None => {
+                return Err(format!(
+                    "{what}: a member that a decision does not have; it has only {}",
+                    names.join(", ")
+                ));
+            }
+        }
+    }
+    let mut all = [node; N];
+    for ((slot, value), name) in all.iter_mut().zip(found).zip(names) {
+        *slot = value.ok_or_else(|| format!("{what}: the member {name} is missing"))?;
+    }
+    Ok(all)
+}
+
+/// Text of 1 to 256 UTF-16 units.
+fn short(node: Node<'_>, what: &str) -> Result<String, String> {
+    node.as_str()
+        .filter(|text| CallId::parse(text).is_ok())
+        .map(Into::into)
+        .ok_or_else(|| format!("{what}: expected text of 1 to 256 characters"))
+}

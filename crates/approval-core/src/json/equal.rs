@@ -1,0 +1,75 @@
+//! Equality of values: numbers by decimal value, strings by code points, arrays in order, objects in any order.
+
+use super::check::key_text;
+use super::number;
+use super::tree::{Escapes, Token, Tree};
+
+/// One side of a comparison.
+#[derive(Clone, Copy)]
+pub(super) struct Side<'t> {
+    pub(super) tree: &'t Tree,
+    pub(super) text: &'t str,
+}
+
+/// Whether the values at `i` of `a` and at `j` of `b` are the same. Recursion is bounded by the gate's depth.
+pub(super) fn equal(a: Side<'_>, i: usize, b: Side<'_>, j: usize) -> bool {
+    let (x, y) = (a.tree.slot(i), b.tree.slot(j));
+    if x.token != y.token {
+        return false;
+    }
+    match x.token {
+        Token::Object => equal_objects(a, i, b, j),
+        Token::Array => {
+            let (mut left, mut right) = (a.tree.elements(i), b.tree.elements(j));
+            loop {
+                match (left.next(), right.next()) {
+                    (Some(i), Some(j)) if equal(a, i, b, j) => {}
+                    (None, None) => return true,
+                    _ => return false,
+                }
+            }
+        }
+        Token::String | Token::Key => equal_strings(a, i, b, j),
+        Token::Number => number::equal(x.of(a.text), y.of(b.text)),
+        Token::True | Token::False | Token::Null => true,
+    }
+}
+
+fn equal_objects(a: Side<'_>, i: usize, b: Side<'_>, j: usize) -> bool {
+    let (mut left, mut right) = (a.tree.members(i), b.tree.members(j));
+    // Most echoes keep the order. From the first key that is elsewhere on, both sides are sorted.
+    loop {
+        match (left.next(), right.next()) {
+            (None, None) => return true,
+            (Some(x), Some(y)) if equal_strings(a, x.0, b, y.0) => {
+                if !equal(a, x.1, b, y.1) {
+                    return false;
+                }
+            }
+            (Some(x), Some(y)) => {
+                let sorted = |side: Side<'_>, first, rest: &mut dyn Iterator<Item = (usize, usize)>| {
+                    let mut members: Vec<_> = std::iter::once(first).chain(rest).collect();
+                    members.sort_by(|m, n| {
+                        key_text(side.tree.slot(m.0), side.text)
+                            .cmp(&key_text(side.tree.slot(n.0), side.text))
+                    });
+                    members
+                };
+                let (xs, ys) = (sorted(a, x, &mut left), sorted(b, y, &mut right));
+                return xs.len() == ys.len()
+                    && xs.iter().zip(&ys).all(|(x, y)| equal_strings(a, x.0, b, y.0))
+                    && xs.iter().zip(&ys).all(|(x, y)| equal(a, x.1, b, y.1));
+            }
+            _ => return false,
+        }
+    }
+}
+
+fn equal_strings(a: Side<'_>, i: usize, b: Side<'_>, j: usize) -> bool {
+    let (x, y) = (a.tree.slot(i), b.tree.slot(j));
+    if x.of(a.text) == y.of(b.text) {
+        return true;
+    }
+    // Two spellings of one string differ by escapes.
+    (x.escapes, y.escapes) != (Escapes::None, Escapes::None) && key_text(x, a.text) == key_text(y, b.text)
+}

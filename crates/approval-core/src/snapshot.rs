@@ -1,0 +1,78 @@
+//! What is bound: the call that the model proposed, and the frozen copy that is reviewed and executed.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{CallId, ToolName};
+use crate::json::{self, Digest, Exact};
+
+/// A call that a model proposed (`call` on the wire). Clones share the text of the arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolCall {
+    /// The provider's id for the call.
+    pub id: CallId,
+    /// The tool.
+    pub name: ToolName,
+    /// The arguments: an object, in the provider's own tokens.
+    pub arguments: Exact,
+}
+
+/// The most bytes that a reviewed call may have in canonical form (contract 4.3, design 3).
+pub const MAX_CALL_BYTES: usize = 128_000;
+
+/// The call under review. What executes is this, never something that came back in a request (design 3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    call: ToolCall,
+    digest: Digest,
+}
+
+impl Snapshot {
+    /// Freezes a call for review.
+    ///
+    /// # Errors
+    /// [`CallTooLarge`] if the canonical form of `{arguments,id,name}` exceeds [`MAX_CALL_BYTES`].
+    pub fn freeze(call: ToolCall) -> Result<Self, CallTooLarge> {
+        let canonical = canonical(call.id.as_str(), call.name.as_str(), &call.arguments);
+        if canonical.len() > MAX_CALL_BYTES {
+            return Err(CallTooLarge { bytes: canonical.len() });
+        }
+        Ok(Self { digest: Digest::of(canonical.as_bytes()), call })
+    }
+
+    /// The call itself.
+    pub const fn call(&self) -> &ToolCall {
+        &self.call
+    }
+
+    /// SHA-256 of the canonical form of `{arguments,id,name}` (design 3).
+    pub const fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// Whether an echoed call is this one (contract 4.5 as design 3 restates it).
+    pub fn binds(&self, id: &str, name: &str, arguments: &Exact) -> bool {
+        self.call.id.as_str() == id && self.call.name.as_str() == name && self.call.arguments == *arguments
+    }
+}
+
+/// The call does not fit into a review.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the proposed call has {bytes} bytes in canonical form; at most {MAX_CALL_BYTES} can be reviewed")]
+pub struct CallTooLarge {
+    /// The size of the canonical form.
+    pub bytes: usize,
+}
+
+/// RFC 8785 form of `{"arguments":…,"id":…,"name":…}`.
+fn canonical(id: &str, name: &str, arguments: &Exact) -> String {
+    let mut text = String::with_capacity(arguments.text().len() + id.len() + name.len() + 40);
+    text.push_str("{\"arguments\":");
+    arguments.write_canonical(&mut text);
+    text.push_str(",\"id\":");
+    json::canonical_string(id, &mut text);
+    text.push_str(",\"name\":");
+    json::canonical_string(name, &mut text);
+    text.push('}');
+    text
+}
