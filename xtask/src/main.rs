@@ -1,2 +1,87 @@
-//! Placeholder.
-fn main() {}
+//! Checks and chores of the workspace: `cargo xtask ci`, each of its steps alone, and the real language model.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for developers: printing is what it is for"
+)]
+
+mod ci;
+mod docs;
+mod metadata;
+mod real_model;
+mod tidy;
+mod tree;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::ci::Step;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Checks and chores of the Countersign workspace")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Every step in order; stops at the first that fails
+    Ci {
+        /// A step to leave out (may be given several times)
+        #[arg(long, value_enum)]
+        skip: Vec<Step>,
+    },
+    /// The formatting is rustfmt's
+    Fmt,
+    /// No warning from clippy in any target
+    Clippy,
+    /// All tests of the workspace
+    Test,
+    /// The API documentation builds without a warning
+    Doc,
+    /// Each crate alone: default features off, each feature, all
+    Features,
+    /// The rules of the tree: arrows, licences, duplicates, modules, links
+    Tidy,
+    /// The published vectors, read by Python and by Node
+    Vectors,
+    /// Each package in examples/ runs to its end
+    Examples,
+    /// Each `sh ci` block of the documentation runs
+    Docs,
+    /// A small language model on this machine
+    RealModel {
+        #[command(subcommand)]
+        command: real_model::Command,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Args::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    let step = match command {
+        Command::Ci { skip } => return ci::run(&ci::all_but(&skip)),
+        Command::RealModel { command } => return real_model::run(command),
+        Command::Fmt => Step::Fmt,
+        Command::Clippy => Step::Clippy,
+        Command::Test => Step::Test,
+        Command::Doc => Step::Doc,
+        Command::Features => Step::Features,
+        Command::Tidy => Step::Tidy,
+        Command::Vectors => Step::Vectors,
+        Command::Examples => Step::Examples,
+        Command::Docs => Step::Docs,
+    };
+    ci::run(&[step])
+}

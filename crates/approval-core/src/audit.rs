@@ -114,10 +114,12 @@ pub struct Execution {
 
 /// How a gated execution ended, as far as it can be known (law 8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum ExecutionOutcome {
     /// The tool returned an output that was accepted.
     Completed,
+    /// The run ended between this call's `execution.started` and the call: the tool was not invoked.
+    NotStarted,
     /// The tool was invoked and its effect cannot be known.
     Uncertain,
 }

@@ -40,6 +40,11 @@ impl Snapshot {
         Ok(Self { digest: Digest::of(canonical.as_bytes()), call })
     }
 
+    /// The digest that a call would have under review, for one that is executed without (design 4).
+    pub fn digest_of(call: &ToolCall) -> Digest {
+        Digest::of(canonical(call.id.as_str(), call.name.as_str(), &call.arguments).as_bytes())
+    }
+
     /// The call itself.
     pub const fn call(&self) -> &ToolCall {
         &self.call

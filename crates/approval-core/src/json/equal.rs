@@ -1,5 +1,7 @@
 //! Equality of values: numbers by decimal value, strings by code points, arrays in order, objects in any order.
 
+use std::borrow::Cow;
+
 use super::check::key_text;
 use super::number;
 use super::tree::{Escapes, Token, Tree};
@@ -47,22 +49,26 @@ fn equal_objects(a: Side<'_>, i: usize, b: Side<'_>, j: usize) -> bool {
                 }
             }
             (Some(x), Some(y)) => {
-                let sorted = |side: Side<'_>, first, rest: &mut dyn Iterator<Item = (usize, usize)>| {
-                    let mut members: Vec<_> = std::iter::once(first).chain(rest).collect();
-                    members.sort_by(|m, n| {
-                        key_text(side.tree.slot(m.0), side.text)
-                            .cmp(&key_text(side.tree.slot(n.0), side.text))
-                    });
-                    members
-                };
-                let (xs, ys) = (sorted(a, x, &mut left), sorted(b, y, &mut right));
+                let (xs, ys) = (sorted(a, x, left), sorted(b, y, right));
                 return xs.len() == ys.len()
-                    && xs.iter().zip(&ys).all(|(x, y)| equal_strings(a, x.0, b, y.0))
+                    && xs.iter().zip(&ys).all(|(x, y)| x.0 == y.0)
                     && xs.iter().zip(&ys).all(|(x, y)| equal(a, x.1, b, y.1));
             }
             _ => return false,
         }
     }
+}
+
+/// Members by key, with the slots of their values.
+fn sorted<'t>(
+    side: Side<'t>,
+    first: (usize, usize),
+    rest: impl Iterator<Item = (usize, usize)>,
+) -> Vec<(Cow<'t, str>, usize)> {
+    let read = |(key, value)| (key_text(side.tree.slot(key), side.text), value);
+    let mut members: Vec<_> = std::iter::once(first).chain(rest).map(read).collect();
+    members.sort_unstable();
+    members
 }
 
 fn equal_strings(a: Side<'_>, i: usize, b: Side<'_>, j: usize) -> bool {

@@ -1,0 +1,68 @@
+//! The checks on the calls of one model step, before any of them is shown (contract 7.3; design 3, "Where it refuses").
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use countersign_approval_core::ids::{CallId, ToolName};
+use countersign_approval_core::json::{Exact, Kind};
+use countersign_approval_core::snapshot::ToolCall;
+use countersign_protocol::code::{Code, ErrorInfo};
+
+use crate::driver::RegisteredTool;
+use crate::provider::ProposedCall;
+
+/// Contract 7.3: calls in one step.
+const MAX_CALLS: usize = 32;
+
+/// How many steps there still are after the one that proposed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The last one: its calls could not be answered.
+    Last,
+    /// Others may follow.
+    Earlier,
+}
+
+/// Checks all calls of a step; one bad call refuses them all.
+pub(crate) fn check(
+    proposed: Vec<ProposedCall>,
+    step: Step,
+    selected: &BTreeMap<ToolName, &RegisteredTool>,
+    used_ids: &mut BTreeSet<CallId>,
+) -> Result<Vec<ToolCall>, ErrorInfo> {
+    if step == Step::Last {
+        return Err(ErrorInfo::new(Code::STEP_LIMIT));
+    }
+    if proposed.len() > MAX_CALLS {
+        return Err(ErrorInfo::new(Code::TOOL_LIMIT)
+            .with_message(format!("the model proposed {} calls in one step; at most {MAX_CALLS} are taken", proposed.len())));
+    }
+    proposed.into_iter().map(|call| check_one(call, selected, used_ids)).collect()
+}
+
+fn check_one(
+    proposed: ProposedCall,
+    selected: &BTreeMap<ToolName, &RegisteredTool>,
+    used_ids: &mut BTreeSet<CallId>,
+) -> Result<ToolCall, ErrorInfo> {
+    let Some((name, tool)) = selected.get_key_value(proposed.name.as_str()) else {
+        return Err(ErrorInfo::new(Code::TOOL_NOT_ALLOWED));
+    };
+    let invalid = |message: String| ErrorInfo::new(Code::INVALID_TOOL_CALL).with_message(message);
+    let id = CallId::parse(&proposed.id).map_err(|error| invalid(format!("a call of {name}: {error}")))?;
+    if !used_ids.insert(id.clone()) {
+        return Err(invalid(format!("a call of {name}: its id was used before in this run")));
+    }
+    let arguments = arguments(&proposed.arguments).map_err(|refused| invalid(format!("{name}: {refused}")))?;
+    let wrong = |message: String| ErrorInfo::new(Code::INVALID_TOOL_ARGUMENTS).with_message(message);
+    if arguments.kind() != Kind::Object {
+        return Err(wrong(format!("{name}: the arguments are not a JSON object")));
+    }
+    tool.schema.check(&arguments).map_err(|message| wrong(format!("{name}: {message}")))?;
+    Ok(ToolCall { id, name: name.clone(), arguments })
+}
+
+/// Missing or blank argument text means no arguments; nothing else is mended (scenario M1).
+fn arguments(text: &str) -> Result<Exact, countersign_approval_core::json::Refused> {
+    let blank = text.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
+    if blank { Ok(Exact::empty_object()) } else { Exact::parse(text) }
+}

@@ -1,0 +1,242 @@
+//! Putting a driver together: providers, tools, how reviews are done, and bounds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign_approval_core::audit::AuditSink;
+use countersign_approval_core::clock::Clock;
+use countersign_approval_core::ids::{Ids, ProviderId, ToolName};
+use countersign_approval_core::json::Kind;
+use countersign_approval_core::registry::Limits;
+
+use crate::approve::Approve;
+use crate::driver::{Driver, Parts, RegisteredTool};
+use crate::provider::{Provider, ToolDefinition};
+use crate::reviews::Reviews;
+use crate::schema::InputSchema;
+use crate::system::{RandomIds, SystemClock};
+use crate::tools::Tool;
+
+/// How many tools and how many providers a driver may have (contract 6.1; a run selects at most 32 of the tools).
+const MAX_TOOLS: usize = 256;
+const MAX_PROVIDERS: usize = 32;
+
+/// Interactive review is on if a driver has these (contract 4.1).
+#[derive(Clone, Default)]
+pub struct ApprovalSettings {
+    /// `allowIdlePause`.
+    pub idle_pause: IdlePause,
+    /// `maxPending` and `maxRejectedPerMinute`.
+    pub limits: Limits,
+    /// Where audit records go; without one nothing is recorded.
+    pub sink: Option<Arc<dyn AuditSink>>,
+}
+
+/// Whether a request may stop its idle clock while a person decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IdlePause {
+    /// `idlePolicy: "pause"` is accepted.
+    #[default]
+    Allowed,
+    /// `idlePolicy: "pause"` is answered `APPROVAL_POLICY`.
+    Refused,
+}
+
+/// The host's bounds on a run (contract 2, 6.1). A request can lower them only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunLimits {
+    /// Model steps; 1 to 64. Default 64.
+    pub max_steps: u32,
+    /// Tokens of one model step; 1 to 65,536. Default 65,536.
+    pub max_output_tokens: u32,
+    /// The idle limit; none, or zero, means none.
+    pub idle_timeout: Option<Duration>,
+}
+
+impl Default for RunLimits {
+    fn default() -> Self {
+        Self { max_steps: 64, max_output_tokens: 65_536, idle_timeout: None }
+    }
+}
+
+/// Why a driver cannot be built.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A driver without a provider can run nothing.
+    #[error("no provider: call `provider` at least once")]
+    NoProvider,
+    /// Two providers have one id.
+    #[error("provider {0} is registered twice")]
+    DuplicateProvider(ProviderId),
+    /// More than the driver holds.
+    #[error("at most {limit} {what} can be registered")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// The bound.
+        limit: usize,
+    },
+    /// Two tools have one name.
+    #[error("tool {0} is registered twice")]
+    DuplicateTool(ToolName),
+    /// The tool's schema does not compile.
+    #[error("tool {name}: input schema: {message}")]
+    Schema {
+        /// The tool.
+        name: ToolName,
+        /// What is wrong.
+        message: String,
+    },
+    /// A bound is out of its range.
+    #[error("{what} must be {rule}")]
+    Limit {
+        /// Which.
+        what: &'static str,
+        /// Its range.
+        rule: &'static str,
+    },
+}
+
+/// Builds a [`Driver`].
+#[must_use = "call `build`"]
+#[derive(Default)]
+pub struct Builder {
+    providers: Vec<Arc<dyn Provider>>,
+    tools: Vec<Arc<dyn Tool>>,
+    approvals: Option<ApprovalSettings>,
+    approve: Option<Arc<dyn Approve>>,
+    limits: RunLimits,
+    clock: Option<Arc<dyn Clock>>,
+    ids: Option<Arc<dyn Ids>>,
+}
+
+impl Builder {
+    /// Adds a provider instance.
+    pub fn provider(mut self, provider: Arc<dyn Provider>) -> Self {
+        self.providers.push(provider);
+        self
+    }
+
+    /// Registers a tool. A run can use it only if its request names it.
+    pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Switches interactive review on.
+    pub fn approvals(mut self, settings: ApprovalSettings) -> Self {
+        self.approvals = Some(settings);
+        self
+    }
+
+    /// Sets the embedder's own check of gated calls.
+    pub fn approve(mut self, approve: Arc<dyn Approve>) -> Self {
+        self.approve = Some(approve);
+        self
+    }
+
+    /// Sets the host's bounds.
+    pub const fn limits(mut self, limits: RunLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Replaces the machine's clock.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Replaces the source of ids.
+    pub fn ids(mut self, ids: Arc<dyn Ids>) -> Self {
+        self.ids = Some(ids);
+        self
+    }
+
+    /// Checks everything that was given.
+    ///
+    /// # Errors
+    /// [`BuildError`] names the first thing that is wrong.
+    pub fn build(self) -> Result<Driver, BuildError> {
+        let in_range = |value: u32, most: u32| (1..=most).contains(&value);
+        if !in_range(self.limits.max_steps, 64) {
+            return Err(BuildError::Limit { what: "max_steps", rule: "1 to 64" });
+        }
+        if !in_range(self.limits.max_output_tokens, 65_536) {
+            return Err(BuildError::Limit { what: "max_output_tokens", rule: "1 to 65,536" });
+        }
+        if self.limits.idle_timeout.is_some_and(|limit| limit > Duration::from_millis(2_147_483_647)) {
+            return Err(BuildError::Limit { what: "idle_timeout", rule: "at most 2,147,483,647 ms" });
+        }
+        if self.approvals.as_ref().is_some_and(|settings| settings.limits.max_pending == 0) {
+            return Err(BuildError::Limit { what: "approvals.limits.max_pending", rule: "at least 1" });
+        }
+        let providers = providers(self.providers)?;
+        let tools = tools(self.tools)?;
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let ids = self.ids.unwrap_or_else(|| Arc::new(RandomIds));
+        let (approvals, settings) = match self.approvals {
+            Some(settings) => (Some(settings.idle_pause), settings),
+            None => (None, ApprovalSettings::default()),
+        };
+        let reviews = Reviews::new(settings.limits, settings.sink, Arc::clone(&clock), Arc::clone(&ids));
+        Ok(Driver::new(Parts {
+            providers,
+            tools,
+            approvals,
+            approve: self.approve,
+            limits: self.limits,
+            reviews,
+            clock,
+            ids,
+        }))
+    }
+}
+
+type Named<T> = Vec<(ProviderId, T)>;
+
+fn providers(given: Vec<Arc<dyn Provider>>) -> Result<Named<Arc<dyn Provider>>, BuildError> {
+    if given.is_empty() {
+        return Err(BuildError::NoProvider);
+    }
+    if given.len() > MAX_PROVIDERS {
+        return Err(BuildError::TooMany { what: "providers", limit: MAX_PROVIDERS });
+    }
+    let mut providers: Named<Arc<dyn Provider>> = Vec::with_capacity(given.len());
+    for provider in given {
+        let id = provider.info().id.clone();
+        if providers.iter().any(|(known, _)| *known == id) {
+            return Err(BuildError::DuplicateProvider(id));
+        }
+        providers.push((id, provider));
+    }
+    Ok(providers)
+}
+
+fn tools(given: Vec<Arc<dyn Tool>>) -> Result<BTreeMap<ToolName, RegisteredTool>, BuildError> {
+    if given.len() > MAX_TOOLS {
+        return Err(BuildError::TooMany { what: "tools", limit: MAX_TOOLS });
+    }
+    let mut tools = BTreeMap::new();
+    for tool in given {
+        let spec = tool.spec();
+        let name = spec.name.clone();
+        let wrong = |message: String| BuildError::Schema { name: name.clone(), message };
+        if spec.input_schema.kind() != Kind::Object {
+            return Err(wrong("expected a JSON object".into()));
+        }
+        let schema = InputSchema::compile(&spec.input_schema).map_err(wrong)?;
+        let definition = ToolDefinition {
+            name: name.clone(),
+            description: spec.description.clone(),
+            input_schema: spec.input_schema.clone(),
+        };
+        let registered = RegisteredTool { review: spec.review, definition, schema, tool };
+        if tools.insert(name.clone(), registered).is_some() {
+            return Err(BuildError::DuplicateTool(name));
+        }
+    }
+    Ok(tools)
+}

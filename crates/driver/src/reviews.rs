@@ -1,0 +1,322 @@
+//! The registry of approvals with its effects: the clock, the lock, the audit sink, and whoever waits.
+//!
+//! Every change follows one line: lock, propose, unlock; record; lock, commit, unlock; tell the waiter. No lock is
+//! held while the sink works.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use countersign_approval_core::Error;
+use countersign_approval_core::audit::{AuditRecord, AuditSink, BoxError};
+use countersign_approval_core::clock::{Clock, Now};
+use countersign_approval_core::decision::{DecisionRequest, InvalidDecision};
+use countersign_approval_core::grants::Principal;
+use countersign_approval_core::ids::{ApprovalId, Ids, ProviderId, RunId, Subject};
+use countersign_approval_core::registry::{
+    AuditFailed, Limits, NewReview, Proposal, Refusal, Registry, Settled, Verdict, Waiter,
+};
+use countersign_approval_core::review::{ApprovalRequest, IdlePolicy, Resolution};
+use countersign_approval_core::snapshot::{Snapshot, ToolCall};
+use countersign_protocol::code::{Code, ErrorInfo};
+use tokio::sync::{Notify, oneshot};
+use tokio_util::sync::CancellationToken;
+
+/// A review that is due by the wall clock is seen at most this late, even if that clock was set forward meanwhile.
+const WALL_TICK: Duration = Duration::from_secs(1);
+
+/// The reviews of one driver.
+pub(crate) struct Reviews {
+    registry: Mutex<Registry<Waiting>>,
+    sink: Option<Arc<dyn AuditSink>>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    expiry: Mutex<Sweeper>,
+    due_changed: Notify,
+}
+
+/// Whether a task is watching for reviews whose time is over. There is one for all of them, while there are any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sweeper {
+    Absent,
+    Running,
+}
+
+/// The run that waits for a review.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    settled: oneshot::Sender<Result<Resolution, AuditFailed>>,
+    aborted: CancellationToken,
+}
+
+impl Waiter for Waiting {
+    fn is_aborted(&self) -> bool {
+        self.aborted.is_cancelled()
+    }
+}
+
+/// An open review, in the hands of its run.
+#[derive(Debug)]
+pub(crate) struct OpenReview {
+    pub(crate) approval: Arc<ApprovalRequest>,
+    settled: oneshot::Receiver<Result<Resolution, AuditFailed>>,
+}
+
+impl OpenReview {
+    /// Waits until the review is settled. Whatever goes wrong means that nothing is authorized.
+    pub(crate) async fn settled(&mut self) -> Result<Resolution, AuditFailed> {
+        (&mut self.settled).await.unwrap_or(Err(AuditFailed))
+    }
+}
+
+/// What a run knows when it asks for a review.
+pub(crate) struct ReviewOf<'a> {
+    pub(crate) run_id: RunId,
+    pub(crate) subject: &'a Subject,
+    pub(crate) provider: &'a ProviderId,
+    pub(crate) call: &'a ToolCall,
+    pub(crate) idle_policy: IdlePolicy,
+    pub(crate) expires_after: Option<Duration>,
+    pub(crate) aborted: &'a CancellationToken,
+}
+
+impl Reviews {
+    pub(crate) fn new(
+        limits: Limits,
+        sink: Option<Arc<dyn AuditSink>>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            registry: Mutex::new(Registry::new(limits)),
+            sink,
+            clock,
+            ids,
+            expiry: Mutex::new(Sweeper::Absent),
+            due_changed: Notify::new(),
+        })
+    }
+
+    /// How many reviews take up capacity.
+    pub(crate) fn pending(&self) -> usize {
+        self.registry().pending()
+    }
+
+    /// Opens a review (contract 4.3, steps 4 and 5). It is recorded when this returns.
+    pub(crate) async fn open(self: &Arc<Self>, of: ReviewOf<'_>) -> Result<OpenReview, Error> {
+        self.registry().check_capacity()?;
+        let call = Snapshot::freeze(of.call.clone())?;
+        let (sender, receiver) = oneshot::channel();
+        let review = NewReview {
+            run_id: of.run_id,
+            subject: of.subject.clone(),
+            provider: of.provider.clone(),
+            call,
+            idle_policy: of.idle_policy,
+            expires_after: of.expires_after,
+        };
+        let waiting = Waiting { settled: sender, aborted: of.aborted.clone() };
+        let id = ApprovalId::new(self.ids.uuid());
+        let opening = self.registry().open(self.now(), id, review, waiting)?;
+        match self.record(opening.record()).await {
+            Ok(()) => {
+                let approval = self.registry().opened(opening);
+                if approval.expires_at.is_some() {
+                    self.watch_expiry();
+                }
+                Ok(OpenReview { approval, settled: receiver })
+            }
+            Err(cause) => {
+                self.registry().open_failed(opening);
+                Err(Error::AuditFailed(cause))
+            }
+        }
+    }
+
+    /// Withdraws a review because its run ends. Its waiter is told in any case: by this, or by whoever is settling
+    /// it already.
+    pub(crate) async fn cancel(self: &Arc<Self>, id: ApprovalId) {
+        let proposal = self.registry().cancel(self.now(), id);
+        if let Some(proposal) = proposal {
+            // The run learns the outcome from its receiver.
+            let _ = self.settle(proposal).await;
+        }
+    }
+
+    /// Takes a decision (contract 4.4). Once it is accepted for recording, a caller who goes away changes nothing.
+    pub(crate) async fn decide(
+        self: &Arc<Self>,
+        caller: &Principal,
+        decision: &DecisionRequest,
+    ) -> Result<Resolution, Error> {
+        let verdict = self.registry().decide(self.now(), caller, decision);
+        match verdict {
+            Verdict::Refuse(refusal) => Err(self.refuse(refusal).await),
+            Verdict::Settle(proposal) => self.settle(*proposal).await,
+        }
+    }
+
+    /// Takes a decision as text (contract 4.4, row 1; design 3, "Where it refuses").
+    pub(crate) async fn decide_text(
+        self: &Arc<Self>,
+        caller: &Principal,
+        body: &str,
+    ) -> Result<Resolution, ErrorInfo> {
+        let error = match DecisionRequest::parse(body) {
+            Ok(decision) => match self.decide(caller, &decision).await {
+                Ok(resolution) => return Ok(resolution),
+                Err(error) => error,
+            },
+            Err(InvalidDecision::NotJson(message)) => {
+                return Err(ErrorInfo::new(Code::INVALID_REQUEST).with_message(message));
+            }
+            Err(InvalidDecision::Shape { approval_id, run_id, message }) => {
+                let refusal = self.registry().refuse_invalid(
+                    self.now(),
+                    caller,
+                    approval_id.as_deref(),
+                    run_id.as_deref(),
+                    message,
+                );
+                self.refuse(refusal).await
+            }
+        };
+        Err(public(&error))
+    }
+
+    /// Records a fact; `Ok` means that the sink accepted it. A panic of the sink is a refusal.
+    pub(crate) async fn record(&self, record: &AuditRecord) -> Result<(), BoxError> {
+        let Some(sink) = &self.sink else { return Ok(()) };
+        let accepted = if sink.blocking() {
+            let (sink, record) = (Arc::clone(sink), record.clone());
+            tokio::task::spawn_blocking(move || guarded(&*sink, &record)).await.unwrap_or_else(|e| Err(e.into()))
+        } else {
+            guarded(&**sink, record)
+        };
+        if let Err(cause) = &accepted {
+            tracing::error!(cause = &**cause as &dyn std::error::Error, "the audit sink refused a record");
+        }
+        accepted
+    }
+
+    /// Records a refused decision, then says what the caller is told.
+    async fn refuse(&self, refusal: Refusal) -> Error {
+        match &refusal.record {
+            None => refusal.error,
+            Some(record) => match self.record(record).await {
+                Ok(()) => refusal.error,
+                Err(cause) => Error::AuditFailed(cause),
+            },
+        }
+    }
+
+    /// Second and third step of an end. Where the sink may block, they run in a task of their own.
+    async fn settle(self: &Arc<Self>, proposal: Proposal) -> Result<Resolution, Error> {
+        let settling = SettlingReview { reviews: Arc::clone(self), id: Some(proposal.id()) };
+        if self.sink.as_ref().is_some_and(|sink| sink.blocking()) {
+            tokio::spawn(settling.finish(proposal)).await.unwrap_or_else(|e| Err(Error::AuditFailed(e.into())))
+        } else {
+            settling.finish(proposal).await
+        }
+    }
+
+    fn tell(settled: Option<Settled<Waiting>>) {
+        if let Some(settled) = settled {
+            // A run that has gone needs no answer.
+            let _ = settled.waiter.settled.send(settled.end);
+        }
+    }
+
+    /// Makes sure that a task watches for expiry.
+    fn watch_expiry(self: &Arc<Self>) {
+        let mut sweeper = self.expiry.lock().unwrap_or_else(PoisonError::into_inner);
+        match *sweeper {
+            Sweeper::Running => self.due_changed.notify_one(),
+            Sweeper::Absent => {
+                *sweeper = Sweeper::Running;
+                tokio::spawn(Arc::clone(self).sweep());
+            }
+        }
+    }
+
+    /// Settles reviews whose time is over, until none is left that could expire.
+    async fn sweep(self: Arc<Self>) {
+        loop {
+            while let Some(proposal) = {
+                let now = self.now();
+                self.registry().expire_next(now)
+            } {
+                // Each in a task of its own, so that a slow sink delays no other expiry.
+                let reviews = Arc::clone(&self);
+                tokio::spawn(async move { reviews.settle(proposal).await });
+            }
+            let next = {
+                let mut sweeper = self.expiry.lock().unwrap_or_else(PoisonError::into_inner);
+                let next = self.registry().next_due();
+                if next.is_none() {
+                    *sweeper = Sweeper::Absent;
+                }
+                next
+            };
+            let Some(due) = next else { return };
+            let now = self.now();
+            let by_wall = due.wall.as_millis().saturating_sub(now.wall.as_millis());
+            let by_wall = Duration::from_millis(u64::try_from(by_wall).unwrap_or(0));
+            let wait = due.monotonic.saturating_sub(now.monotonic).min(by_wall).min(WALL_TICK);
+            tokio::select! {
+                () = tokio::time::sleep(wait.max(Duration::from_millis(1))) => {}
+                () = self.due_changed.notified() => {}
+            }
+        }
+    }
+
+    fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry<Waiting>> {
+        // The registry is whole after every call; a panic elsewhere while it is locked cannot tear it.
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A review between proposal and commit. Dropping it is an abort: nothing is authorized.
+struct SettlingReview {
+    reviews: Arc<Reviews>,
+    id: Option<ApprovalId>,
+}
+
+impl SettlingReview {
+    async fn finish(mut self, mut proposal: Proposal) -> Result<Resolution, Error> {
+        let refusal = proposal.take_refusal();
+        if let Err(cause) = self.reviews.record(proposal.record()).await {
+            return Err(Error::AuditFailed(cause));
+        }
+        self.id = None;
+        let resolution = proposal.resolution().clone();
+        let settled = self.reviews.registry().commit(proposal);
+        Reviews::tell(settled);
+        match refusal {
+            None => Ok(resolution),
+            Some(refusal) => Err(self.reviews.refuse(refusal).await),
+        }
+    }
+}
+
+impl Drop for SettlingReview {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            let settled = self.reviews.registry().abort(id);
+            Reviews::tell(settled);
+        }
+    }
+}
+
+fn guarded(sink: &dyn AuditSink, record: &AuditRecord) -> Result<(), BoxError> {
+    catch_unwind(AssertUnwindSafe(|| sink.record(record))).unwrap_or_else(|_| Err("the audit sink panicked".into()))
+}
+
+/// What a client is told of an error of the core. The private cause stays behind.
+pub(crate) fn public(error: &Error) -> ErrorInfo {
+    ErrorInfo::new(Code::from(error)).with_message(error.to_string())
+}

@@ -1,0 +1,374 @@
+//! The run loop (contract 7.2, 3.2): one task a run, pulled by the consumer of its events.
+//!
+//! ```text
+//! run.started ─► step.started ─► model turn ─► no calls ─► run.completed
+//!                     ▲                          calls ─► batch checks ─► each call in turn (see `run::call`)
+//!                     └───────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Everything that waits goes through [`Run::guard`], which gives way to cancellation and to the idle clock. After
+//! either the run is *aborted*: it does nothing more but settle its review, say so, and end with `run.cancelled`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign_approval_core::grants::Principal;
+use countersign_approval_core::ids::{CallId, RunId, ToolName};
+use countersign_protocol::code::{Code, ErrorInfo};
+use countersign_protocol::event::{Event, EventBody, FinishReason, RunResult};
+use countersign_protocol::request::{Role, RunRequest};
+use futures_util::FutureExt;
+use tokio_util::sync::CancellationToken;
+
+use crate::batch;
+use crate::driver::{Parts, RegisteredTool, millis};
+use crate::idle::IdleClock;
+use crate::provider::{AssistantMessage, Message, Provider, ToolDefinition, Turn, TurnRequest};
+use crate::stream::Outlet;
+use crate::turn::{Throttle, TurnQueue};
+use crate::usage::UsageTotal;
+
+mod call;
+
+/// Contract 2: what a request that names no bound gets.
+const DEFAULT_STEPS: u32 = 8;
+const DEFAULT_OUTPUT_TOKENS: u32 = 4_096;
+
+/// One run.
+pub(crate) struct Run {
+    parts: Arc<Parts>,
+    provider: Arc<dyn Provider>,
+    request: RunRequest,
+    principal: Principal,
+    run_id: RunId,
+    outlet: Arc<Outlet>,
+    /// Fires when the run is to end; tools see it.
+    cancellation: CancellationToken,
+    sequence: u64,
+    idle: IdleClock,
+    /// Why the run was aborted, once it was (contract 5.5). The first reason stays.
+    aborted: Option<ErrorInfo>,
+    /// A tool was invoked and its output is not yet confirmed (contract 5.4).
+    in_flight: InFlight,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InFlight {
+    Nothing,
+    Tool,
+}
+
+/// Why the loop stopped before its end.
+#[derive(Debug)]
+enum Stop {
+    /// The run was aborted; `Run::aborted` says why.
+    Aborted,
+    /// The run failed.
+    Failed(ErrorInfo),
+}
+
+impl From<ErrorInfo> for Stop {
+    fn from(error: ErrorInfo) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Code> for Stop {
+    fn from(code: Code) -> Self {
+        Self::Failed(ErrorInfo::new(code))
+    }
+}
+
+/// Runs the loop and delivers its terminal event.
+pub(crate) async fn drive(mut run: Run) {
+    let end = AssertUnwindSafe(run.steps()).catch_unwind().await.unwrap_or_else(|_| {
+        // A provider or a callback panicked. No review can be open: those wait in our own code only.
+        tracing::error!(run = %run.run_id, "a run panicked");
+        Err(Code::INTERNAL_ERROR.into())
+    });
+    run.finish(end).await;
+}
+
+impl Run {
+    pub(crate) fn new(
+        parts: Arc<Parts>,
+        provider: Arc<dyn Provider>,
+        request: RunRequest,
+        principal: Principal,
+        run_id: RunId,
+        outlet: Outlet,
+        cancellation: CancellationToken,
+    ) -> Self {
+        let now = parts.clock.now().monotonic;
+        let idle = IdleClock::start(now, millis(request.idle_timeout_ms), parts.limits.idle_timeout);
+        Self {
+            parts,
+            provider,
+            request,
+            principal,
+            run_id,
+            outlet: Arc::new(outlet),
+            cancellation,
+            sequence: 0,
+            idle,
+            aborted: None,
+            in_flight: InFlight::Nothing,
+        }
+    }
+
+    async fn steps(&mut self) -> Result<RunResult, Stop> {
+        self.emit(EventBody::RunStarted {
+            provider: self.request.provider.clone(),
+            model: self.request.model.clone(),
+        })
+        .await?;
+        let parts = Arc::clone(&self.parts);
+        let selected: BTreeMap<ToolName, &RegisteredTool> =
+            self.request.tools.iter().filter_map(|name| Some((name.clone(), parts.tools.get(name)?))).collect();
+        let definitions: Vec<ToolDefinition> =
+            self.request.tools.iter().filter_map(|name| Some(selected.get(name)?.definition.clone())).collect();
+        let mut messages = self.opening_messages();
+        let mut used_ids: BTreeSet<CallId> = BTreeSet::new();
+        let mut usage = UsageTotal::default();
+        let last = self.request.max_steps.unwrap_or(DEFAULT_STEPS).min(self.parts.limits.max_steps);
+        for step in 1..=last {
+            self.progress();
+            self.emit(EventBody::StepStarted { step }).await?;
+            let turn = self.model_turn(step, &messages, &definitions).await?;
+            usage.add(&turn.usage.unwrap_or_default());
+            if turn.calls.is_empty() {
+                return Ok(self.result(turn, usage, step));
+            }
+            if turn.finish == FinishReason::Length {
+                return Err(Code::TRUNCATED_TOOL_CALL.into());
+            }
+            let position = if step == last { batch::Step::Last } else { batch::Step::Earlier };
+            let calls = batch::check(turn.calls, position, &selected, &mut used_ids)?;
+            messages.push(Message::Assistant(AssistantMessage {
+                text: turn.text,
+                calls: calls.clone(),
+                native: turn.native,
+            }));
+            for call in calls {
+                let Some(tool) = selected.get(&call.name) else { return Err(Code::TOOL_NOT_ALLOWED.into()) };
+                let output = self.call(&call, tool).await?;
+                messages.push(Message::Tool { call_id: call.id, name: call.name, output });
+            }
+        }
+        // Not reached: the last step either ends the run or is refused by the batch checks.
+        Err(Code::STEP_LIMIT.into())
+    }
+
+    fn opening_messages(&mut self) -> Vec<Message> {
+        let history = std::mem::take(&mut self.request.history).into_iter().map(|message| match message.role {
+            Role::User => Message::User(message.content),
+            Role::Assistant => {
+                Message::Assistant(AssistantMessage { text: message.content, ..AssistantMessage::default() })
+            }
+        });
+        let mut messages: Vec<Message> = history.collect();
+        messages.push(Message::User(std::mem::take(&mut self.request.input)));
+        messages
+    }
+
+    /// One model call with everything it says meanwhile (contract 3.2).
+    async fn model_turn(
+        &mut self,
+        step: u32,
+        messages: &[Message],
+        tools: &[ToolDefinition],
+    ) -> Result<Turn, Stop> {
+        let provider = Arc::clone(&self.provider);
+        let model = self.request.model.clone();
+        let instructions = self.request.instructions.clone();
+        let queue = TurnQueue::default();
+        let request = TurnRequest {
+            model: &model,
+            instructions: instructions.as_deref(),
+            messages,
+            tools,
+            max_output_tokens: self
+                .request
+                .max_output_tokens
+                .unwrap_or(DEFAULT_OUTPUT_TOKENS)
+                .min(self.parts.limits.max_output_tokens),
+        };
+        let turn = self.speak(provider.turn(request, &queue), &queue).await?;
+        self.progress();
+        while let Some(body) = queue.take_event() {
+            self.emit(body).await?;
+        }
+        if let Some(usage) = turn.usage {
+            self.emit(EventBody::UsageReported { step, usage }).await?;
+        }
+        if !queue.streamed() && !turn.text.is_empty() {
+            self.emit(EventBody::TextDelta { text: turn.text.clone() }).await?;
+        }
+        Ok(turn)
+    }
+
+    /// Polls the model while handing over what it has said so far.
+    async fn speak(
+        &mut self,
+        turn: impl Future<Output = Result<Turn, crate::provider::ProviderError>>,
+        queue: &TurnQueue,
+    ) -> Result<Turn, Stop> {
+        enum Next {
+            Turn(Result<Turn, crate::provider::ProviderError>),
+            Spoke,
+            Deliver,
+        }
+        let mut throttle = Throttle::default();
+        let mut turn = std::pin::pin!(turn);
+        let outlet = Arc::clone(&self.outlet);
+        loop {
+            let next = self
+                .guard(async {
+                    tokio::select! {
+                        biased;
+                        turn = &mut turn => Next::Turn(turn),
+                        () = queue.spoke() => Next::Spoke,
+                        Ok(()) = outlet.demand(), if queue.has_event() => Next::Deliver,
+                    }
+                })
+                .await?;
+            match next {
+                Next::Turn(Ok(turn)) => return Ok(turn),
+                Next::Turn(Err(error)) => {
+                    tracing::warn!(run = %self.run_id, code = %error.info.code, cause = error.source.as_deref().map(tracing::field::display), "a model turn failed");
+                    return Err(error.info.into());
+                }
+                Next::Spoke => {
+                    self.progress();
+                    if queue.overflowed() {
+                        return Err(self.abort(ErrorInfo::new(Code::OUTPUT_BUFFER_LIMIT)));
+                    }
+                    if queue.take_report() && throttle.admit(self.now()) {
+                        queue.queue_progress();
+                    }
+                }
+                Next::Deliver => {
+                    if let Some(body) = queue.take_event() {
+                        self.place(body);
+                    }
+                }
+            }
+        }
+    }
+
+    fn result(&self, turn: Turn, usage: UsageTotal, steps: u32) -> RunResult {
+        RunResult {
+            run_id: self.run_id,
+            provider: self.request.provider.clone(),
+            model: self.request.model.clone(),
+            text: turn.text,
+            usage: usage.total(),
+            steps,
+            finish_reason: turn.finish,
+            output: None,
+        }
+    }
+
+    /// The terminal event (contract 5.4, 5.5). It is delivered whatever happens, unless nobody is there to take it.
+    async fn finish(mut self, end: Result<RunResult, Stop>) {
+        if self.aborted.is_none() && self.cancellation.is_cancelled() {
+            self.abort(ErrorInfo::new(Code::CANCELLED));
+        }
+        let in_flight = self.in_flight;
+        let mark = move |error: ErrorInfo| match in_flight {
+            InFlight::Nothing => error,
+            InFlight::Tool => uncertain(error),
+        };
+        let body = match (self.aborted.take(), end) {
+            (Some(reason), _) => EventBody::RunCancelled { error: mark(reason) },
+            (None, Ok(result)) => EventBody::RunCompleted { result: Box::new(result) },
+            (None, Err(Stop::Failed(error))) => EventBody::RunFailed { error: mark(error) },
+            (None, Err(Stop::Aborted)) => EventBody::RunFailed { error: ErrorInfo::new(Code::INTERNAL_ERROR) },
+        };
+        if self.outlet.demand().await.is_ok() {
+            self.place(body);
+        }
+        // Whatever the run handed to tools and providers ends with it.
+        self.cancellation.cancel();
+    }
+
+    /// Hands an event over when the consumer asks for it; stops if the run is aborted first.
+    async fn emit(&mut self, body: EventBody) -> Result<(), Stop> {
+        self.demand().await?;
+        self.place(body);
+        Ok(())
+    }
+
+    /// Waits until the consumer has taken the last event and asks for more.
+    async fn demand(&mut self) -> Result<(), Stop> {
+        let outlet = Arc::clone(&self.outlet);
+        if self.guard(outlet.demand()).await?.is_err() {
+            return Err(self.abort(ErrorInfo::new(Code::CANCELLED)));
+        }
+        Ok(())
+    }
+
+    /// Hands over what must be told even if the run is aborted meanwhile. Whether it was shows afterwards.
+    async fn deliver(&mut self, body: EventBody) {
+        if self.demand().await.is_ok() || self.outlet.demand().await.is_ok() {
+            self.place(body);
+        }
+    }
+
+    fn place(&mut self, body: EventBody) {
+        self.sequence += 1;
+        let timestamp = self.parts.clock.now().wall;
+        self.outlet.place(Event { run_id: self.run_id, sequence: self.sequence, timestamp, body });
+    }
+
+    /// Waits for something, giving way to cancellation first and to the idle clock second. Either aborts the run.
+    async fn guard<T>(&mut self, wait: impl Future<Output = T>) -> Result<T, Stop> {
+        if self.aborted.is_some() {
+            return Err(Stop::Aborted);
+        }
+        let idle = self.idle.deadline().map(|deadline| deadline.saturating_sub(self.now()));
+        let idle = async {
+            match idle {
+                Some(left) => tokio::time::sleep(left).await,
+                None => std::future::pending().await,
+            }
+        };
+        let reason = tokio::select! {
+            biased;
+            () = self.cancellation.cancelled() => Code::CANCELLED,
+            () = idle => Code::IDLE_TIMEOUT,
+            value = wait => return Ok(value),
+        };
+        Err(self.abort(ErrorInfo::new(reason)))
+    }
+
+    /// Ends the run as cancelled. The first reason stays.
+    fn abort(&mut self, reason: ErrorInfo) -> Stop {
+        if self.aborted.is_none() {
+            self.aborted = Some(reason);
+        }
+        self.cancellation.cancel();
+        Stop::Aborted
+    }
+
+    /// Something moved: a full idle interval starts.
+    fn progress(&mut self) {
+        let now = self.now();
+        self.idle.restart(now);
+    }
+
+    fn now(&self) -> Duration {
+        self.parts.clock.now().monotonic
+    }
+}
+
+/// Contract 5.4: what a run says that ends while a tool's outcome is open.
+fn uncertain(error: ErrorInfo) -> ErrorInfo {
+    if [Code::IDLE_TIMEOUT, Code::CANCELLED, Code::APPROVAL_AUDIT_FAILED].contains(&error.code) {
+        error.uncertain()
+    } else {
+        ErrorInfo::new(Code::TOOL_OUTCOME_UNCERTAIN).uncertain()
+    }
+}

@@ -1,0 +1,282 @@
+//! One call of a run: shown, allowed, executed, confirmed (contract 3.2, 4.3, 4.9, 5.4; design 4).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign_approval_core::audit::{AuditRecord, BoxError, Execution, ExecutionOutcome};
+use countersign_approval_core::ids::ApprovalId;
+use countersign_approval_core::json::{Digest, Exact};
+use countersign_approval_core::registry::AuditFailed;
+use countersign_approval_core::review::{IdlePolicy, Outcome, Resolution};
+use countersign_approval_core::snapshot::{Snapshot, ToolCall};
+use countersign_protocol::code::{Code, ErrorInfo};
+use countersign_protocol::event::{EventBody, Phase};
+use countersign_protocol::request::Approvals;
+use tokio::task::JoinError;
+
+use super::{InFlight, Run, Stop};
+use crate::approve::{ApproveContext, Permission};
+use crate::driver::{RegisteredTool, millis};
+use crate::progress::Progress;
+use crate::reviews::{OpenReview, ReviewOf, public};
+use crate::stream::Gone;
+use crate::tools::{Input, Output, Review, ToolContext};
+use crate::turn::Throttle;
+
+/// How long a tool may take to stop once its run has ended. The run does not wait for it.
+const TOOL_GRACE: Duration = Duration::from_secs(5);
+
+/// What allowed a gated call to run.
+struct Allowed {
+    /// The person's approval; none if only the embedder's callback allowed it.
+    approval: Option<ApprovalId>,
+    digest: Digest,
+}
+
+impl Run {
+    /// Takes one call through to its confirmed output.
+    pub(super) async fn call(&mut self, call: &ToolCall, tool: &RegisteredTool) -> Result<Exact, Stop> {
+        self.emit(EventBody::ToolCalled { call: call.clone() }).await?;
+        let execution = match tool.review {
+            Review::NotRequired => None,
+            Review::Required => {
+                let allowed = self.allow(call).await?;
+                Some(self.record_start(call, allowed).await?)
+            }
+        };
+        let output = self.execute(call, tool, execution.as_ref()).await?;
+        self.progress();
+        self.emit(EventBody::ToolCompleted { call_id: call.id.clone(), output: output.clone() }).await?;
+        // Only now has anybody been told; a run that ends before says "uncertain" (law 8).
+        self.in_flight = InFlight::Nothing;
+        Ok(output)
+    }
+
+    /// Contract 4.3: the callback first, then a person.
+    async fn allow(&mut self, call: &ToolCall) -> Result<Allowed, Stop> {
+        if let Some(approve) = self.parts.approve.clone() {
+            let context = ApproveContext {
+                run_id: self.run_id,
+                subject: self.principal.subject.clone(),
+                provider: self.request.provider.clone(),
+            };
+            match self.guard(approve.approve(call, &context)).await?? {
+                Permission::Allow => {}
+                Permission::Refuse => return Err(Code::APPROVAL_REQUIRED.into()),
+            }
+            if self.request.approvals.is_none() {
+                // Nobody reviews it, so the bound on reviewed calls does not apply (contract 4.6).
+                let digest = Snapshot::digest_of(call);
+                return Ok(Allowed { approval: None, digest });
+            }
+        }
+        match self.request.approvals.clone() {
+            Some(approvals) => self.review(call, &approvals).await,
+            None => Err(Code::APPROVAL_REQUIRED.into()),
+        }
+    }
+
+    /// Puts the call to a person and waits (contract 4.3, 4.9, 3.4).
+    async fn review(&mut self, call: &ToolCall, approvals: &Approvals) -> Result<Allowed, Stop> {
+        self.check_aborted()?;
+        let reviews = Arc::clone(&self.parts.reviews);
+        let mut review = reviews
+            .open(ReviewOf {
+                run_id: self.run_id,
+                subject: &self.principal.subject,
+                provider: &self.request.provider,
+                call,
+                idle_policy: approvals.idle_policy,
+                expires_after: millis(approvals.expires_after_ms),
+                aborted: &self.cancellation,
+            })
+            .await
+            .map_err(|error| public(&error))?;
+        let id = review.approval.approval_id;
+        let digest = review.approval.call.digest();
+        if approvals.idle_policy == IdlePolicy::Pause {
+            self.idle.pause();
+        }
+        let settled = self.wait_for_person(&mut review).await;
+        if approvals.idle_policy == IdlePolicy::Pause {
+            self.progress();
+        }
+        let resolution = settled.map_err(|_| ErrorInfo::new(Code::APPROVAL_AUDIT_FAILED))?;
+        let outcome = resolution.outcome;
+        if outcome == Outcome::Cancelled {
+            self.abort(ErrorInfo::new(Code::CANCELLED));
+        }
+        self.deliver(EventBody::ApprovalResolved { resolution }).await;
+        self.check_aborted()?;
+        match outcome {
+            Outcome::Approved => {
+                // The loop goes on only when the consumer has taken the outcome and asks for more (design 4).
+                self.demand().await?;
+                Ok(Allowed { approval: Some(id), digest })
+            }
+            Outcome::Denied => Err(Code::APPROVAL_DENIED.into()),
+            Outcome::Expired => Err(Code::APPROVAL_EXPIRED.into()),
+            Outcome::Cancelled => Err(self.abort(ErrorInfo::new(Code::CANCELLED))),
+        }
+    }
+
+    /// Shows the question and waits for its end. If the run is aborted first the review is withdrawn at once. The
+    /// question can be overtaken by its end (nobody reads, and it expires); it is told first all the same.
+    async fn wait_for_person(&mut self, review: &mut OpenReview) -> Result<Resolution, AuditFailed> {
+        enum Next {
+            Settled(Result<Resolution, AuditFailed>),
+            Asked(Result<(), Gone>),
+        }
+        let outlet = Arc::clone(&self.outlet);
+        let mut question =
+            Some(EventBody::ApprovalRequested { approval: Arc::clone(&review.approval), digest: None });
+        let settled = loop {
+            let next = self
+                .guard(async {
+                    tokio::select! {
+                        biased;
+                        settled = review.settled() => Next::Settled(settled),
+                        asked = outlet.demand(), if question.is_some() => Next::Asked(asked),
+                    }
+                })
+                .await;
+            match next {
+                Ok(Next::Settled(settled)) => break settled,
+                Ok(Next::Asked(Ok(()))) => question.take().into_iter().for_each(|body| self.place(body)),
+                Ok(Next::Asked(Err(Gone))) | Err(_) => {
+                    self.abort(ErrorInfo::new(Code::CANCELLED));
+                    self.parts.reviews.cancel(review.approval.approval_id).await;
+                    break review.settled().await;
+                }
+            }
+        };
+        if let Some(body) = question {
+            self.deliver(body).await;
+        }
+        settled
+    }
+
+    /// The record that precedes a gated call (law 2). Without it the tool is not called.
+    async fn record_start(&mut self, call: &ToolCall, allowed: Allowed) -> Result<Execution, Stop> {
+        self.check_aborted()?;
+        let execution = Execution {
+            subject: self.principal.subject.clone(),
+            provider: self.request.provider.clone(),
+            run_id: self.run_id,
+            approval_id: allowed.approval,
+            call_id: call.id.clone(),
+            digest: allowed.digest,
+            at: self.parts.clock.now().wall,
+        };
+        let started = AuditRecord::ExecutionStarted(execution.clone());
+        if self.parts.reviews.record(&started).await.is_err() {
+            return Err(Code::APPROVAL_AUDIT_FAILED.into());
+        }
+        if let Err(stop) = self.check_aborted() {
+            // Recorded as started, but the run ended before the tool was called.
+            self.record_finish(execution, ExecutionOutcome::NotStarted).await?;
+            return Err(stop);
+        }
+        Ok(execution)
+    }
+
+    async fn record_finish(&self, mut execution: Execution, outcome: ExecutionOutcome) -> Result<(), Stop> {
+        execution.at = self.parts.clock.now().wall;
+        let finished = AuditRecord::ExecutionFinished { execution, outcome };
+        match self.parts.reviews.record(&finished).await {
+            Ok(()) => Ok(()),
+            Err(_) => Err(Code::APPROVAL_AUDIT_FAILED.into()),
+        }
+    }
+
+    /// Calls the tool, once.
+    async fn execute(
+        &mut self,
+        call: &ToolCall,
+        tool: &RegisteredTool,
+        execution: Option<&Execution>,
+    ) -> Result<Exact, Stop> {
+        self.check_aborted()?;
+        self.in_flight = InFlight::Tool;
+        let ended = self.work(call, tool).await;
+        if let Some(execution) = execution {
+            let outcome = match &ended {
+                Ok(Ok(_)) => ExecutionOutcome::Completed,
+                Ok(Err(_)) | Err(_) => ExecutionOutcome::Uncertain,
+            };
+            self.record_finish(execution.clone(), outcome).await?;
+        }
+        match ended? {
+            Ok(output) => Ok(output.0),
+            Err(cause) => {
+                tracing::warn!(run = %self.run_id, tool = %call.name, cause = &*cause as &dyn std::error::Error, "a tool failed");
+                Err(Code::TOOL_OUTCOME_UNCERTAIN.into())
+            }
+        }
+    }
+
+    /// Waits for the tool, passing its progress on. The tool runs in a task of its own, so that a panic is its own
+    /// failure and an end of the run finds it still able to clean up.
+    async fn work(&mut self, call: &ToolCall, tool: &RegisteredTool) -> Result<Result<Output, BoxError>, Stop> {
+        let progress = Progress::default();
+        let context = ToolContext {
+            run_id: self.run_id,
+            call_id: call.id.clone(),
+            subject: self.principal.subject.clone(),
+            cancellation: self.cancellation.clone(),
+            progress: progress.clone(),
+        };
+        let (tool, input, ended) = (Arc::clone(&tool.tool), Input(call.arguments.clone()), self.cancellation.clone());
+        let mut task = tokio::spawn(async move {
+            tokio::select! {
+                output = tool.execute(input, context) => output,
+                () = async { ended.cancelled().await; tokio::time::sleep(TOOL_GRACE).await } => {
+                    Err("the tool did not stop after its run had ended".into())
+                }
+            }
+        });
+        enum Next {
+            Ended(Result<Result<Output, BoxError>, JoinError>),
+            Progress,
+            Asked,
+        }
+        let outlet = Arc::clone(&self.outlet);
+        let mut throttle = Throttle::default();
+        let mut shown = true;
+        loop {
+            let next = self
+                .guard(async {
+                    tokio::select! {
+                        biased;
+                        ended = &mut task => Next::Ended(ended),
+                        () = progress.reported() => Next::Progress,
+                        Ok(()) = outlet.demand(), if !shown => Next::Asked,
+                    }
+                })
+                .await?;
+            match next {
+                Next::Ended(ended) => return Ok(ended.unwrap_or_else(|panic| Err(panic.into()))),
+                Next::Progress => {
+                    self.progress();
+                    if throttle.admit(self.now()) {
+                        shown = false;
+                    }
+                }
+                Next::Asked => {
+                    self.place(EventBody::RunProgress { phase: Phase::Tool });
+                    shown = true;
+                }
+            }
+        }
+    }
+
+    fn check_aborted(&mut self) -> Result<(), Stop> {
+        if self.aborted.is_some() {
+            return Err(Stop::Aborted);
+        }
+        if self.cancellation.is_cancelled() {
+            return Err(self.abort(ErrorInfo::new(Code::CANCELLED)));
+        }
+        Ok(())
+    }
+}

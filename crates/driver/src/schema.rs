@@ -1,0 +1,89 @@
+//! Validation of arguments against a tool's JSON Schema (contract 7.3, 7.5). It never fills defaults or coerces.
+
+use countersign_approval_core::json::{Document, Exact, Kind, Node};
+use jsonschema::{Draft, PatternOptions, Validator};
+use serde_json::{Map, Number, Value};
+
+/// A compiled input schema. Draft-07, no references outside the schema, patterns of linear time only.
+#[derive(Debug)]
+pub(crate) struct InputSchema(Validator);
+
+/// The most characters of a validator's message that are passed on.
+const MESSAGE_CHARS: usize = 300;
+
+/// A compiled pattern may take this much memory.
+const PATTERN_BYTES: usize = 1 << 20;
+
+impl InputSchema {
+    /// Compiles a schema; the message says what is wrong with it.
+    pub(crate) fn compile(schema: &Exact) -> Result<Self, String> {
+        let value = value_of(schema).ok_or("the schema is not readable")?;
+        if let Some(dialect) = value.get("$schema") {
+            let draft7 = ["http://json-schema.org/draft-07/schema", "http://json-schema.org/draft-07/schema#"];
+            if !dialect.as_str().is_some_and(|dialect| draft7.contains(&dialect)) {
+                return Err("$schema: a host tool's schema is read as draft-07; leave $schema out".into());
+            }
+        }
+        if value.get("$async").is_some_and(|value| *value == Value::Bool(true)) {
+            return Err("$async: asynchronous schemas are not supported".into());
+        }
+        jsonschema::options()
+            .with_draft(Draft::Draft7)
+            .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES))
+            .should_validate_formats(false)
+            .build(&value)
+            .map(Self)
+            .map_err(|error| shorten(&error.to_string()))
+    }
+
+    /// Checks arguments. The message names the path and what was expected, and repeats no value.
+    pub(crate) fn check(&self, arguments: &Exact) -> Result<(), String> {
+        let value = value_of(arguments).ok_or("the arguments are not readable")?;
+        let Some(error) = self.0.iter_errors(&value).next() else { return Ok(()) };
+        let path = error.instance_path().to_string();
+        let path = if path.is_empty() { "the arguments".to_owned() } else { path };
+        Err(shorten(&format!("{path}: {}", error.masked())))
+    }
+}
+
+fn shorten(message: &str) -> String {
+    match message.char_indices().nth(MESSAGE_CHARS) {
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message.to_owned(),
+    }
+}
+
+/// The value for the validator, which reads `serde_json::Value`. It is built from our own tree, because serde_json
+/// takes objects with certain keys for something else; it is thrown away after the check and never executed.
+fn value_of(exact: &Exact) -> Option<Value> {
+    let document = Document::parse(exact.text()).ok()?;
+    convert(document.root())
+}
+
+/// Recursion is bounded by the gate: an `Exact` has at most 64 levels.
+fn convert(node: Node<'_>) -> Option<Value> {
+    Some(match node.kind() {
+        Kind::Null => Value::Null,
+        Kind::Bool => Value::Bool(node.as_bool()?),
+        Kind::String => Value::String(node.as_str()?.into_owned()),
+        Kind::Number => match node.as_integer() {
+            Some(integer) => Value::Number(integer.into()),
+            None => Value::Number(number(node.raw())?),
+        },
+        Kind::Array => Value::Array(node.as_array()?.map(convert).collect::<Option<_>>()?),
+        Kind::Object => {
+            let mut members = Map::new();
+            for (name, value) in node.as_object()? {
+                members.insert(name.into_owned(), convert(value)?);
+            }
+            Value::Object(members)
+        }
+    })
+}
+
+fn number(text: &str) -> Option<Number> {
+    match text.parse::<u64>() {
+        Ok(unsigned) => Some(unsigned.into()),
+        Err(_) => Number::from_f64(text.parse().ok()?),
+    }
+}

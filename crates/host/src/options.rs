@@ -1,0 +1,106 @@
+//! What a host is started with (contract 6.3).
+
+use secrecy::SecretString;
+
+use crate::error::StartError;
+use countersign_protocol::code::Code;
+
+/// The default port (contract 6.1).
+pub(crate) const DEFAULT_PORT: u16 = 7433;
+/// The greatest number that a bound of [`Concurrency`] may be (contract 6.1).
+pub(crate) const MAX_CONCURRENCY: u32 = 100_000;
+
+/// What [`serve`](crate::serve()) takes. A [`Service`](crate::Service) does not look at `host` and `port`.
+#[derive(Debug)]
+pub struct Options {
+    /// The address or name to listen on, default `127.0.0.1`. This version has no TLS, so only loopback names are
+    /// accepted: `localhost`, `127.0.0.1`, `::1`, `[::1]`.
+    pub host: String,
+    /// The port, default 7433; 0 lets the system choose.
+    pub port: u16,
+    /// The bearer tokens, at least one.
+    pub tokens: Vec<Token>,
+    /// Origins of web pages that may call the host, byte for byte; none by default (contract 1.4).
+    pub allowed_origins: Vec<String>,
+    /// How many runs at once.
+    pub concurrency: Concurrency,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            host: "127.0.0.1".into(),
+            port: DEFAULT_PORT,
+            tokens: Vec::new(),
+            allowed_origins: Vec::new(),
+            concurrency: Concurrency::default(),
+        }
+    }
+}
+
+/// A credential, whom it identifies and what it allows (contract 6.2). `Debug` does not show the secret.
+#[derive(Debug)]
+pub struct Token {
+    /// The secret, at least 32 characters without white space; distinct from every other token.
+    pub token: SecretString,
+    /// Whom it identifies, 1 to 128 characters (UTF-16 units). Several tokens may share one subject.
+    pub subject: String,
+    /// Provider instances that its runs may use.
+    pub providers: Vec<String>,
+    /// Host tools that its runs may select.
+    pub tools: Vec<String>,
+    /// Tools whose reviews it may decide.
+    pub approve_tools: Vec<String>,
+}
+
+/// Bounds on runs (contract 6.4): each from 1 to 100,000. A run that waits for a person holds its slot; a decision
+/// needs none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Concurrency {
+    /// Runs at once, default 32.
+    pub total: u32,
+    /// Runs at once of one subject, default 4.
+    pub per_subject: u32,
+}
+
+impl Default for Concurrency {
+    fn default() -> Self {
+        Self { total: 32, per_subject: 4 }
+    }
+}
+
+impl Concurrency {
+    pub(crate) fn check(self) -> Result<Self, StartError> {
+        for (field, value) in [("concurrency.total", self.total), ("concurrency.perSubject", self.per_subject)] {
+            if !(1..=MAX_CONCURRENCY).contains(&value) {
+                return Err(StartError::invalid(field, "expected an integer from 1 to 100,000"));
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// Refuses an address that plain HTTP must not be served on (contract 6.3).
+pub(crate) fn require_loopback(field: &str, host: &str) -> Result<(), StartError> {
+    let loopback = ["localhost", "127.0.0.1", "::1", "[::1]"].iter().any(|name| host.eq_ignore_ascii_case(name));
+    if loopback {
+        return Ok(());
+    }
+    Err(StartError::with(
+        Code::TLS_REQUIRED,
+        field,
+        "an address other than localhost, 127.0.0.1 or ::1 needs TLS, which this version does not serve",
+    ))
+}
+
+/// Refuses an entry that no browser would ever send: an `Origin` header is a scheme, a host and maybe a port.
+pub(crate) fn check_origin(field: &str, origin: &str) -> Result<(), StartError> {
+    let authority = origin.split_once("://").map(|(_, rest)| rest);
+    let shape = authority.is_some_and(|rest| {
+        !rest.is_empty() && !rest.contains(|c: char| "/?#@*".contains(c) || c.is_whitespace() || !c.is_ascii_graphic())
+    });
+    if shape && url::Url::parse(origin).is_ok() {
+        return Ok(());
+    }
+    Err(StartError::invalid(field, "expected an origin such as https://app.example, without a path"))
+}

@@ -1,0 +1,127 @@
+//! Every request goes through the same checks in the same order (contract 1.2).
+
+use std::sync::Arc;
+
+use countersign_approval_core::grants::Principal;
+use countersign_protocol::code::{Code, ErrorInfo};
+use countersign_protocol::version;
+use http::header::{AUTHORIZATION, HeaderValue, ORIGIN};
+use http::{HeaderMap, Method, Request};
+use hyper::body::Incoming;
+
+use crate::payload::{self, Abandoned, NoPayload};
+use crate::respond::{self, Answer};
+use crate::routes::{self, Read, Write};
+use crate::service::Shared;
+use crate::wire::Signals;
+
+/// Answers one request. An error closes the connection without an answer.
+pub(crate) async fn answer(
+    shared: Arc<Shared>,
+    signals: Arc<Signals>,
+    request: Request<Incoming>,
+) -> Result<Answer, Abandoned> {
+    let origin = request.headers().get(ORIGIN).cloned();
+    // Only an empty body counts as read before anybody looked at it.
+    let has_body = !http_body::Body::is_end_stream(request.body());
+    let mut reading = Reading::NotYet;
+    let mut answer = match checked(&shared, &signals, request, origin.as_ref(), &mut reading).await {
+        Ok(answer) => answer,
+        Err(NoPayload::Refused(info)) => respond::error(&info),
+        Err(NoPayload::Gone(gone)) => return Err(gone),
+    };
+    if has_body && reading == Reading::NotYet {
+        signals.body_left_unread();
+    }
+    respond::add_common_headers(&mut answer);
+    if let Some(origin) = origin.filter(|origin| is_allowed(&shared, origin)) {
+        respond::add_origin_headers(&mut answer, &origin);
+    }
+    if shared.closing.is_cancelled() {
+        respond::add_close(&mut answer);
+    }
+    Ok(answer)
+}
+
+/// Whether the request's body was asked for.
+#[derive(PartialEq, Eq)]
+enum Reading {
+    NotYet,
+    Begun,
+}
+
+async fn checked(
+    shared: &Arc<Shared>,
+    signals: &Arc<Signals>,
+    request: Request<Incoming>,
+    origin: Option<&HeaderValue>,
+    reading: &mut Reading,
+) -> Result<Answer, NoPayload> {
+    let (head, body) = request.into_parts();
+    if shared.closing.is_cancelled() {
+        return Err(refused(Code::HOST_SHUTTING_DOWN));
+    }
+    if let Some(origin) = origin {
+        let sent_once = head.headers.get_all(ORIGIN).iter().count() == 1;
+        if !sent_once || !is_allowed(shared, origin) {
+            return Err(refused(Code::ORIGIN_DENIED));
+        }
+        if head.method == Method::OPTIONS {
+            return Ok(respond::preflight());
+        }
+    }
+    // The raw target is compared: `/health?x` is another path.
+    let path = if head.uri.scheme().is_none() { head.uri.path_and_query().map_or("", |path| path.as_str()) } else { "" };
+    if head.method == Method::GET && path == version::HEALTH_PATH {
+        return Ok(routes::health());
+    }
+    // Of a header that was sent twice the first counts, as it always did.
+    let authorization = head.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    let Some(principal) = shared.tokens.authenticate(authorization) else {
+        return Err(refused(Code::UNAUTHORIZED));
+    };
+    check_version(&head.headers).map_err(NoPayload::Refused)?;
+    if let Some(read) = Read::at(&head.method, path) {
+        return read.answer(shared, &principal).map_err(NoPayload::Refused);
+    }
+    let Some(write) = Write::at(&head.method, path) else {
+        return Err(refused(Code::NOT_FOUND));
+    };
+    payload::check_headers(&head.headers).map_err(NoPayload::Refused)?;
+    *reading = Reading::Begun;
+    let text = payload::read(&head.headers, body, signals).await?;
+    dispatch(write, shared, signals, &principal, &head.headers, text).await.map_err(NoPayload::Refused)
+}
+
+async fn dispatch(
+    write: Write,
+    shared: &Arc<Shared>,
+    signals: &Arc<Signals>,
+    principal: &Arc<Principal>,
+    headers: &HeaderMap,
+    text: String,
+) -> Result<Answer, ErrorInfo> {
+    match write {
+        Write::Run => routes::run(shared, signals, principal, headers, &text).await,
+        Write::Decision => routes::decide(shared, principal, &text).await,
+        Write::Absent(absent) => Err(absent.answer(&text)),
+    }
+}
+
+fn refused(code: Code) -> NoPayload {
+    NoPayload::Refused(ErrorInfo::new(code))
+}
+
+fn is_allowed(shared: &Shared, origin: &HeaderValue) -> bool {
+    shared.origins.iter().any(|allowed| origin.as_bytes() == allowed.as_bytes())
+}
+
+/// Absent or exactly `1.0`; a header that was sent twice reads as `1.0, 1.0` and is refused (contract 1.5).
+fn check_version(headers: &HeaderMap) -> Result<(), ErrorInfo> {
+    let mut sent = headers.get_all(version::VERSION_HEADER).iter();
+    match (sent.next(), sent.next()) {
+        (None, _) => Ok(()),
+        (Some(only), None) if only == version::VERSION => Ok(()),
+        _ => Err(ErrorInfo::new(Code::UNSUPPORTED_PROTOCOL_VERSION)),
+    }
+}

@@ -1,0 +1,78 @@
+//! `POST /v1/runs`: buffered or streamed (contract 1.8, 2.1).
+
+use std::sync::Arc;
+
+use countersign_approval_core::grants::Principal;
+use countersign_driver::Prepared;
+use countersign_protocol::code::{Code, ErrorInfo};
+use countersign_protocol::request::RunRequest;
+use countersign_protocol::version::SSE_MEDIA_TYPE;
+use http::HeaderMap;
+use http::header::ACCEPT;
+
+use super::caller;
+use crate::body::EventBody;
+use crate::respond::{self, Answer};
+use crate::service::Shared;
+use crate::slots::Slot;
+use crate::wire::Signals;
+
+/// Validates, authorizes, takes a slot, runs: in this order (contract 2.1).
+pub(crate) async fn run(
+    shared: &Shared,
+    signals: &Arc<Signals>,
+    principal: &Arc<Principal>,
+    headers: &HeaderMap,
+    text: &str,
+) -> Result<Answer, ErrorInfo> {
+    let request = RunRequest::decode(text)
+        .map_err(|invalid| ErrorInfo::new(Code::INVALID_REQUEST).with_message(invalid.to_string()))?;
+    let prepared = shared.driver.prepare(request)?;
+    if shared.closing.is_cancelled() {
+        return Err(ErrorInfo::new(Code::HOST_SHUTTING_DOWN));
+    }
+    prepared.authorize(&principal.grants)?;
+    let slot = shared.slots.take(&principal.subject).ok_or_else(|| ErrorInfo::new(Code::BUSY))?;
+    if wants_events(headers) {
+        stream(shared, signals, principal, prepared, slot).await
+    } else {
+        buffer(shared, signals, principal, prepared, slot).await
+    }
+}
+
+/// Answers with events. The headers wait for the first one, so whatever fails before is an ordinary error.
+async fn stream(
+    shared: &Shared,
+    signals: &Arc<Signals>,
+    principal: &Arc<Principal>,
+    prepared: Prepared,
+    slot: Slot,
+) -> Result<Answer, ErrorInfo> {
+    let watch = signals.watch_peer();
+    let mut events = prepared.stream(caller(principal), shared.closing.child_token());
+    let first = events.next().await.ok_or_else(|| ErrorInfo::new(Code::INTERNAL_ERROR))?;
+    Ok(respond::events(EventBody::new(first, events, Arc::clone(signals), watch, slot)))
+}
+
+/// Answers with the result when it is there. Dropping this future, as a hang-up does, cancels the run.
+async fn buffer(
+    shared: &Shared,
+    signals: &Arc<Signals>,
+    principal: &Arc<Principal>,
+    prepared: Prepared,
+    _slot: Slot,
+) -> Result<Answer, ErrorInfo> {
+    prepared.check_buffered()?;
+    let _watch = signals.watch_peer();
+    let cancellation = shared.closing.child_token();
+    let _cancel = cancellation.clone().drop_guard();
+    let result = prepared.run(caller(principal), cancellation).await?;
+    Ok(respond::ok(&result))
+}
+
+/// A plain search for the media type; quality values are not looked at (contract 12, 15).
+fn wants_events(headers: &HeaderMap) -> bool {
+    headers.get_all(ACCEPT).iter().any(|value| {
+        value.as_bytes().windows(SSE_MEDIA_TYPE.len()).any(|window| window == SSE_MEDIA_TYPE.as_bytes())
+    })
+}

@@ -1,0 +1,164 @@
+//! The connection as hyper sees it, with two things that a run must know about it and hyper does not tell: whether
+//! everything was written, and whether the peer has gone.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+/// How much a peer may send ahead while its run is being answered. More than that is no client of this protocol, and
+/// reading no further would mean not to notice that it hangs up.
+const AHEAD_BYTES: usize = 16 * 1024;
+
+/// What the connection and the answer on it tell each other. Both live in one task, so the atomics order nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    unflushed: AtomicBool,
+    running: AtomicBool,
+    unread: AtomicBool,
+    arrived: Mutex<Option<Instant>>,
+}
+
+impl Signals {
+    /// A frame was handed to hyper.
+    pub(crate) fn frame_handed_over(&self) {
+        self.unflushed.store(true, Relaxed);
+    }
+
+    /// Whether a frame that was handed over has not been written to the connection yet.
+    pub(crate) fn is_back_pressured(&self) -> bool {
+        self.unflushed.load(Relaxed)
+    }
+
+    /// From now on until the guard is dropped, a peer that hangs up ends the connection and all that hangs on it.
+    pub(crate) fn watch_peer(self: &Arc<Self>) -> PeerWatch {
+        self.running.store(true, Relaxed);
+        PeerWatch(Arc::clone(self))
+    }
+
+    /// A request was answered before its body was read.
+    pub(crate) fn body_left_unread(&self) {
+        self.unread.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_body_unread(&self) -> bool {
+        self.unread.load(Relaxed)
+    }
+
+    /// When the first byte of the current request came; the next byte after this starts a new request.
+    pub(crate) fn take_arrival(&self) -> Instant {
+        self.arrival().take().unwrap_or_else(Instant::now)
+    }
+
+    fn arrival(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+        self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See [`Signals::watch_peer`].
+#[derive(Debug)]
+pub(crate) struct PeerWatch(Arc<Signals>);
+
+impl Drop for PeerWatch {
+    fn drop(&mut self) {
+        self.0.running.store(false, Relaxed);
+    }
+}
+
+/// The connection.
+#[derive(Debug)]
+pub(crate) struct Wire<I> {
+    io: I,
+    ahead: Vec<u8>,
+    signals: Arc<Signals>,
+}
+
+impl<I: AsyncRead + AsyncWrite + Unpin> Wire<I> {
+    pub(crate) fn new(io: I, signals: Arc<Signals>) -> Self {
+        Self { io, ahead: Vec::new(), signals }
+    }
+
+    /// The connection itself, for what remains to be read of it.
+    pub(crate) fn into_inner(self) -> I {
+        self.io
+    }
+
+    /// While a run is being answered hyper does not read, so nobody would notice that the peer hangs up. It polls the
+    /// write half each time that it is woken, though; this reads there. An end of input counts as hanging up, a
+    /// half-closed connection too: the two look alike until something is written (contract 1.8).
+    fn watch(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while self.signals.running.load(Relaxed) {
+            let mut chunk = [0_u8; 1024];
+            let mut chunk = ReadBuf::new(&mut chunk);
+            match Pin::new(&mut self.io).poll_read(cx, &mut chunk) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(read) => read?,
+            }
+            if chunk.filled().is_empty() {
+                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the peer hung up on its run"));
+            }
+            self.ahead.extend_from_slice(chunk.filled());
+            if self.ahead.len() > AHEAD_BYTES {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "too much sent ahead of an answer"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<I: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<I> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        if self.ahead.is_empty() {
+            ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+        } else {
+            let taken = self.ahead.len().min(buf.remaining());
+            buf.put_slice(&self.ahead[..taken]);
+            self.ahead.drain(..taken);
+        }
+        if buf.filled().len() > before {
+            self.signals.arrival().get_or_insert_with(Instant::now);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<I> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.watch(cx)?;
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.watch(cx)?;
+        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    /// hyper flushes the connection only when its own buffer is empty: then all that was handed over is written, and
+    /// the run may go on.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.watch(cx)?;
+        ready!(Pin::new(&mut self.io).poll_flush(cx))?;
+        if self.signals.unflushed.swap(false, Relaxed) {
+            // The answer's body is polled by this same task.
+            cx.waker().wake_by_ref();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}

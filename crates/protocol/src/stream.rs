@@ -1,0 +1,155 @@
+//! The rules between the events of one stream, as a client checks them (contract 10.2).
+
+use countersign_approval_core::ids::{ModelId, ProviderId, RunId};
+use countersign_approval_core::review::IdlePolicy;
+
+use crate::error::EventError;
+use crate::event::{Decoded, Event, EventBody};
+use crate::request::{Approvals, RunRequest};
+use crate::result::RunResult;
+
+/// What the events of a run must have in common with its request.
+#[derive(Debug, Clone)]
+pub struct Expectation(Source);
+
+#[derive(Debug, Clone)]
+enum Source {
+    Request { provider: ProviderId, model: ModelId, approvals: Option<Approvals> },
+    OwnLog,
+}
+
+impl Expectation {
+    /// What this request may be answered with.
+    pub fn of(request: &RunRequest) -> Self {
+        Self(Source::Request {
+            provider: request.provider.clone(),
+            model: request.model.clone(),
+            approvals: request.approvals.clone(),
+        })
+    }
+
+    /// For whoever reads events back that it wrote itself, such as an operation log (contract 9): any provider and
+    /// model, approvals of either policy, a digest where there is one.
+    pub const fn own_log() -> Self {
+        Self(Source::OwnLog)
+    }
+
+    /// Whether a result has the request's provider and model, for a buffered run's answer.
+    pub fn fits(&self, result: &RunResult) -> bool {
+        match &self.0 {
+            Source::Request { provider, model, .. } => result.provider == *provider && result.model == *model,
+            Source::OwnLog => true,
+        }
+    }
+
+    /// The provider and model of `run.started`, if they may stand there.
+    pub(crate) fn identity(&self, provider: &str, model: &str) -> Option<(ProviderId, ModelId)> {
+        match &self.0 {
+            Source::Request { provider: p, model: m, .. } => {
+                (p.as_str() == provider && m.as_str() == model).then(|| (p.clone(), m.clone()))
+            }
+            Source::OwnLog => Some((ProviderId::parse(provider).ok()?, ModelId::parse(model).ok()?)),
+        }
+    }
+
+    /// Whether `approval.*` events may come.
+    pub(crate) const fn approvals(&self) -> bool {
+        matches!(self.0, Source::Request { approvals: Some(_), .. } | Source::OwnLog)
+    }
+
+    /// Whether a review may have this policy.
+    pub(crate) fn idle_policy(&self, policy: IdlePolicy) -> bool {
+        match &self.0 {
+            Source::Request { approvals, .. } => approvals.as_ref().is_some_and(|a| a.idle_policy == policy),
+            Source::OwnLog => true,
+        }
+    }
+
+    /// Whether a review must have a valid digest, given whether it has the member.
+    pub(crate) fn digest(&self, present: bool) -> bool {
+        match &self.0 {
+            Source::Request { approvals, .. } => approvals.as_ref().is_some_and(|a| a.digest == Some(true)),
+            Source::OwnLog => present,
+        }
+    }
+}
+
+/// Takes the data of one frame after another and gives events, or the reason why the stream is refused.
+///
+/// The first event is `run.started` and no later one is; sequence numbers are 1, 2, 3…; the run stays the same; exactly
+/// one terminal event comes last (contract 3.1, 10.2).
+#[derive(Debug)]
+pub struct StreamCheck {
+    expect: Expectation,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// Nothing came yet.
+    New,
+    /// The last event's run and sequence number.
+    Open { run_id: RunId, sequence: u64 },
+    /// The terminal event came.
+    Ended,
+    /// The stream was refused; the first failure sticks.
+    Failed,
+}
+
+impl StreamCheck {
+    /// A stream that has not begun.
+    pub const fn new(expect: Expectation) -> Self {
+        Self { expect, state: State::New }
+    }
+
+    /// Takes a frame's data. `None` is an event that may be skipped.
+    ///
+    /// # Errors
+    /// [`EventError`]; every later call fails too.
+    pub fn accept(&mut self, data: &str) -> Result<Option<Event>, EventError> {
+        let before = std::mem::replace(&mut self.state, State::Failed);
+        let previous = match before {
+            State::New => None,
+            State::Open { run_id, sequence } => Some((run_id, sequence)),
+            State::Ended => return Err(EventError::invalid("an event came after the last one")),
+            State::Failed => return Err(EventError::invalid("an earlier event was refused")),
+        };
+        let decoded = Event::decode(data, &self.expect)?;
+        let (run_id, sequence) = match &decoded {
+            Decoded::Event(event) => (event.run_id, event.sequence),
+            Decoded::Skipped(skipped) => (skipped.run_id, skipped.sequence),
+        };
+        let starts = matches!(&decoded, Decoded::Event(Event { body: EventBody::RunStarted { .. }, .. }));
+        match previous {
+            None if !starts => return Err(EventError::invalid("the first event is not `run.started`")),
+            Some(_) if starts => return Err(EventError::invalid("`run.started` came twice")),
+            Some((run, _)) if run != run_id => return Err(EventError::invalid("`runId` changed")),
+            _ => {}
+        }
+        // A sequence number cannot pass u64::MAX: the count starts at 1 and grows by 1.
+        if sequence != previous.map_or(0, |(_, last)| last).saturating_add(1) {
+            return Err(EventError::invalid("`sequence` is not the next number"));
+        }
+        self.state = match &decoded {
+            Decoded::Event(event) if event.is_terminal() => State::Ended,
+            _ => State::Open { run_id, sequence },
+        };
+        Ok(match decoded {
+            Decoded::Event(event) => Some(event),
+            Decoded::Skipped(_) => None,
+        })
+    }
+
+    /// Whether the terminal event came.
+    pub const fn is_finished(&self) -> bool {
+        matches!(self.state, State::Ended)
+    }
+
+    /// Says whether the input may end here.
+    ///
+    /// # Errors
+    /// [`EventError::Incomplete`] if the terminal event has not come.
+    pub const fn finish(&self) -> Result<(), EventError> {
+        if self.is_finished() { Ok(()) } else { Err(EventError::Incomplete) }
+    }
+}

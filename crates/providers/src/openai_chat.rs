@@ -1,0 +1,162 @@
+//! Chat Completions over HTTP, as OpenAI published it and many servers speak it (contract 11).
+//!
+//! `POST {baseUrl}/chat/completions` with a bearer token. An answer of type `text/event-stream` is read as a stream that
+//! `[DONE]` ends, any other success as one whole object, whichever was asked for. Fragments of a call's argument text
+//! are joined and never parsed.
+
+mod answer;
+mod calls;
+mod request;
+mod wire;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use countersign_approval_core::ids::{ModelId, ProviderId};
+use countersign_driver::provider::{Provider, ProviderError, Turn, TurnRequest, TurnSink};
+use countersign_protocol::code::Code;
+use countersign_protocol::error::SseError;
+use countersign_protocol::provider_info::{AuthMode, Capabilities, ProviderInfo};
+use countersign_protocol::sse::Decoder;
+use reqwest::Response;
+use secrecy::SecretString;
+use url::Url;
+
+use crate::common::{check_models, check_name};
+use crate::error::Error;
+use crate::http::{self, Endpoint};
+use answer::Answer;
+use wire::Object;
+
+/// The most bytes of one streamed answer (contract 11).
+const MAX_STREAM_BYTES: usize = 10_000_000;
+
+/// How the vendor is asked to answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Delivery {
+    /// Piece by piece, as server-sent events.
+    #[default]
+    Streamed,
+    /// In one object at the end. Nothing is heard meanwhile, so an idle clock runs through the whole turn.
+    Whole,
+}
+
+/// A Chat Completions server and how to reach it.
+#[derive(Debug, Clone)]
+pub struct OpenAiChatConfig {
+    /// The instance that requests name.
+    pub id: ProviderId,
+    /// The name that people see, 1 to 100 UTF-16 units; without one it is the id.
+    pub name: Option<String>,
+    /// What `/chat/completions` is appended to, such as `https://api.x.ai/v1`. HTTPS, or HTTP to this machine; without
+    /// credentials, query or fragment.
+    pub base_url: Url,
+    /// The bearer token. `None` for a server that asks for none; an empty one fails each turn with `AUTH_REQUIRED`.
+    pub api_key: Option<SecretString>,
+    /// The models that may be asked for, 1 to 1,000.
+    pub models: Vec<ModelId>,
+    /// How the server is asked to answer.
+    pub delivery: Delivery,
+}
+
+/// A provider that speaks Chat Completions.
+///
+/// It sends each turn once; it does not retry, and says so by not advertising `safeRetries`. Dropping a turn closes its
+/// connection.
+pub struct OpenAiChat {
+    info: ProviderInfo,
+    endpoint: Endpoint,
+    delivery: Delivery,
+}
+
+impl OpenAiChat {
+    /// Prepares the connection; nothing is sent before the first turn.
+    ///
+    /// # Errors
+    /// [`Error`] if a member of the configuration breaks its rule or TLS cannot be set up. No error shows the key.
+    pub fn new(config: OpenAiChatConfig) -> Result<Self, Error> {
+        check_models("models", config.models.len())?;
+        if let Some(name) = &config.name {
+            check_name("name", name)?;
+        }
+        let endpoint = Endpoint::new(&config.base_url, &["chat", "completions"], config.api_key.as_ref())?;
+        let capabilities = Capabilities {
+            tools: true,
+            text_streaming: config.delivery == Delivery::Streamed,
+            ..Capabilities::default()
+        };
+        let info = ProviderInfo {
+            name: config.name.unwrap_or_else(|| config.id.to_string()),
+            id: config.id,
+            vendor: "openai-compatible".to_owned(),
+            auth_mode: if config.api_key.is_some() { AuthMode::ApiKey } else { AuthMode::None },
+            capabilities,
+            models: Some(config.models),
+            health: None,
+            model_catalog: None,
+        };
+        Ok(Self { info, endpoint, delivery: config.delivery })
+    }
+}
+
+impl fmt::Debug for OpenAiChat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenAiChat").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Provider for OpenAiChat {
+    fn info(&self) -> &ProviderInfo {
+        &self.info
+    }
+
+    async fn turn(&self, request: TurnRequest<'_>, sink: &dyn TurnSink) -> Result<Turn, ProviderError> {
+        let accept = match self.delivery {
+            Delivery::Streamed => "text/event-stream",
+            Delivery::Whole => "application/json",
+        };
+        let body = request::body(&request, self.delivery)?;
+        let response = self.endpoint.post(accept, body).await?;
+        if http::is_event_stream(&response) {
+            streamed(response, sink).await
+        } else {
+            let body = http::whole(response).await?;
+            let mut answer = Answer::default();
+            answer.take_whole(Object::parse(&body)?)?;
+            answer.finish()
+        }
+    }
+}
+
+async fn streamed(mut response: Response, sink: &dyn TurnSink) -> Result<Turn, ProviderError> {
+    let mut answer = Answer::default();
+    let mut decoder = Decoder::new();
+    let mut total = 0;
+    while let Some(bytes) = response.chunk().await.map_err(http::cut)? {
+        total += bytes.len();
+        if total > MAX_STREAM_BYTES {
+            return Err(ProviderError::new(Code::RESPONSE_TOO_LARGE));
+        }
+        decoder.push(&bytes);
+        while let Some(frame) = decoder.next_frame() {
+            let data = frame.map_err(undecodable)?.data;
+            if data == "[DONE]" {
+                return answer.finish();
+            }
+            answer.take_chunk(Object::parse(data.as_bytes())?, sink)?;
+        }
+    }
+    // Even after a finish reason: only `[DONE]` says that nothing was lost (contract 11).
+    Err(ProviderError::new(Code::INCOMPLETE_STREAM).with_source("the stream ended without [DONE]"))
+}
+
+fn undecodable(error: SseError) -> ProviderError {
+    let code = match error {
+        SseError::TooLarge { .. } => Code::RESPONSE_TOO_LARGE,
+        SseError::Unterminated => Code::INCOMPLETE_STREAM,
+        // The protocol's own code for this, INVALID_STREAM, would accuse our host.
+        _ => Code::INVALID_PROVIDER_RESPONSE,
+    };
+    ProviderError::new(code).with_source(error)
+}

@@ -1,0 +1,126 @@
+//! The border to the file system (design 2): what the audit file asks of it, so that tests can refuse any of it.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+
+/// The operations on one audit file and on the file beside it for torn tails. The implementation holds whatever
+/// keeps other writers away, and gives it up when it is dropped.
+pub trait AuditIo: Send {
+    /// Reads at most `buffer.len()` bytes from `offset` on, and says how many; none only at the end.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Appends bytes at the end in one call, and says how many; fewer than all is no error.
+    ///
+    /// # Errors
+    /// Nothing can be said of what was appended.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Returns once all that was appended survives a power failure.
+    ///
+    /// # Errors
+    /// Nothing can be said of what survives. It is not called again after an error: a second try might
+    /// succeed although the bytes are lost.
+    fn sync(&mut self) -> io::Result<()>;
+
+    /// Appends bytes to the file for torn tails; durable on return.
+    ///
+    /// # Errors
+    /// The bytes may not be kept.
+    fn set_aside(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// The name under which a reader of the record finds what was set aside.
+    fn aside_name(&self) -> String;
+
+    /// Cuts the file to its first `len` bytes; durable on return.
+    ///
+    /// # Errors
+    /// The file may have either length.
+    fn cut(&mut self, len: u64) -> io::Result<()>;
+}
+
+/// The real file, exclusively locked.
+pub(crate) struct LockedFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl LockedFile {
+    /// Opens the file or creates it, readable by its owner only, and takes its lock.
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        let failed = |source| Error::Io { action: format!("open {}", path.display()), source };
+        let file = private().read(true).append(true).create(true).open(path).map_err(failed)?;
+        if !file.metadata().map_err(failed)?.is_file() {
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
+        }
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Error::Locked { path: path.into() }),
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+        // The name must survive as well as the lines. It may be there from a process that died before this.
+        sync_directory_of(path).map_err(failed)?;
+        Ok(Self { file, path: path.into() })
+    }
+
+    fn aside(&self) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(".torn");
+        name.into()
+    }
+}
+
+impl AuditIo for LockedFile {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        // The file is open for appending, so the position is of no meaning to a write.
+        self.file.seek(SeekFrom::Start(offset))?;
+        self.file.read(buffer)
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn set_aside(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let path = self.aside();
+        let mut aside = private().append(true).create(true).open(&path)?;
+        aside.write_all(bytes)?;
+        aside.sync_all()?;
+        sync_directory_of(&path)
+    }
+
+    fn aside_name(&self) -> String {
+        self.aside().file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)?;
+        self.file.sync_all()
+    }
+}
+
+/// Options for files that only their owner may read: arguments may be private.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+fn sync_directory_of(path: &Path) -> io::Result<()> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    // Elsewhere a directory cannot be opened as a file; there names are as durable as the system makes them.
+    if cfg!(unix) { File::open(parent)?.sync_all() } else { Ok(()) }
+}

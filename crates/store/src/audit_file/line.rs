@@ -1,0 +1,72 @@
+//! The form of a line: `{"n":1,"at":"…","prev":"…","record":{…}}`, written and read in exactly this spelling.
+
+use std::io::Write as _;
+
+use countersign_approval_core::clock::Timestamp;
+use serde::de::IgnoredAny;
+
+use super::entry::Entry;
+use super::head::{Head, LineHash, number};
+use crate::Error;
+use crate::error::Why;
+
+/// The most bytes that a line has, its newline not counted. A reviewed call has at most 128,000 bytes in
+/// canonical form (design 3); its own spelling may be six times as long and more, so this leaves room.
+pub const MAX_LINE_BYTES: usize = 4 << 20;
+
+/// Appends the line after `head`, with its newline, and moves the head on. An error changes nothing.
+pub(crate) fn push(buffer: &mut Vec<u8>, head: &mut Head, at: Timestamp, record: &[u8]) -> Result<(), Error> {
+    let start = buffer.len();
+    let n = head.n + 1;
+    // Writing to a `Vec` cannot fail.
+    let _ = write!(buffer, r#"{{"n":{n},"at":"{at}","prev":"{}","record":"#, head.hash);
+    buffer.extend_from_slice(record);
+    buffer.push(b'}');
+    let bytes = buffer.len() - start;
+    if bytes > MAX_LINE_BYTES {
+        buffer.truncate(start);
+        return Err(Error::LineTooLong { bytes });
+    }
+    *head = Head { n, hash: LineHash::of(&buffer[start..]) };
+    buffer.push(b'\n');
+    Ok(())
+}
+
+/// Reads one line, given without its newline. Whether it follows on the line before is not looked at here.
+pub(crate) fn parse(line: &[u8]) -> Result<Entry, Why> {
+    let text = std::str::from_utf8(line).map_err(|_| Why::NotJson)?;
+    match split(text).and_then(|parts| Entry::parse(parts, LineHash::of(line))) {
+        Some(entry) => Ok(entry),
+        // Only a line that cannot be read is read twice, for the better message.
+        None if serde_json::from_str::<IgnoredAny>(text).is_err() => Err(Why::NotJson),
+        None => Err(Why::Shape),
+    }
+}
+
+/// The members of a line.
+pub(crate) struct Parts<'a> {
+    pub(crate) n: u64,
+    pub(crate) at: Timestamp,
+    pub(crate) prev: LineHash,
+    pub(crate) record: &'a str,
+}
+
+fn split(text: &str) -> Option<Parts<'_>> {
+    let (n, rest) = text.strip_prefix(r#"{"n":"#)?.split_once(r#","at":""#)?;
+    let (at, rest) = rest.split_once(r#"","prev":""#)?;
+    let (prev, rest) = rest.split_once(r#"","record":"#)?;
+    let record = rest.strip_suffix('}')?;
+    let moment = Timestamp::parse(at)?;
+    if moment.to_string() != at || !record.starts_with('{') || !record.ends_with('}') {
+        return None;
+    }
+    Some(Parts { n: number(n)?, at: moment, prev: prev.parse().ok()?, record })
+}
+
+/// Whether these bytes may be the beginning of a first line, or the blocks that a crash left empty in its place.
+/// A file without a single whole line is touched only if this holds: it might be anything.
+pub(crate) fn may_begin_a_file(tail: &[u8]) -> bool {
+    const BEGINNING: &[u8] = br#"{"n":1,"at":""#;
+    let common = tail.len().min(BEGINNING.len());
+    tail[..common] == BEGINNING[..common] || tail.iter().all(|byte| *byte == 0)
+}

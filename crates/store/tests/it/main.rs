@@ -1,0 +1,18 @@
+//! The public behaviour of `countersign-store`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "clippy.toml allows them in test functions; the helpers beside them are tests as well"
+)]
+
+mod chain;
+mod faults;
+mod files;
+mod group;
+mod histories;
+mod memory;
+mod reading;
+mod support;
+mod torn;

@@ -1,0 +1,124 @@
+//! What a crash leaves, and what opening the file makes of it (design 7, R6).
+
+use countersign_approval_core::audit::AuditSink;
+use countersign_store::Why;
+use countersign_store::audit_file::{OpenReview, verify_reader};
+
+use crate::memory::{Disk, Fault};
+use crate::support::{
+    approval_id, broken, file_of, joined, lines, open, oracle, requested, resolved, run_id, sample, tagged,
+};
+
+#[test]
+fn a_last_line_torn_at_any_byte_is_set_aside() {
+    let file = file_of(&[tagged("x"), tagged("y"), tagged("z")]);
+    let whole = joined(&lines(&file)[..2]);
+    for end in whole.len()..=file.len() {
+        let disk = Disk::with(&file[..end]);
+        let torn = &file[whole.len()..end];
+        let is_torn = !torn.is_empty() && end < file.len();
+        assert_eq!(broken(verify_reader(&file[..end], None)).is_some(), is_torn, "cut at {end}");
+        let (audit, recovery) = open(&disk).unwrap();
+        assert_eq!(recovery.torn_bytes, is_torn.then_some(torn.len() as u64), "cut at {end}");
+        assert_eq!(disk.aside(), if is_torn { torn } else { b"" });
+        audit.record(&tagged("after")).unwrap();
+
+        let records = oracle(&disk.bytes()).unwrap();
+        let expected = if torn.is_empty() { 3 } else { 4 };
+        assert_eq!(records.len(), expected, "cut at {end}");
+        if is_torn {
+            assert_eq!(records[2]["type"], "recovered");
+            assert_eq!(records[2]["tornBytes"], torn.len());
+            assert_eq!(records[2]["movedTo"], "audit.jsonl.torn");
+        }
+        drop(audit);
+        let (_, again) = open(&disk).unwrap();
+        assert_eq!((again.torn_bytes, again.abandoned.len()), (None, 0), "nothing is left to mend");
+    }
+}
+
+#[test]
+fn a_first_line_torn_at_any_byte_is_set_aside() {
+    let file = file_of(&[tagged("x")]);
+    for end in 1..file.len() {
+        let disk = Disk::with(&file[..end]);
+        let (_, recovery) = open(&disk).unwrap();
+        assert_eq!(recovery.torn_bytes, Some(end as u64));
+        assert_eq!(oracle(&disk.bytes()).unwrap().len(), 1);
+        assert_eq!(disk.aside(), &file[..end]);
+    }
+}
+
+/// A crash may leave empty blocks where a line was to be, and even the newline after them.
+#[test]
+fn empty_blocks_and_an_unreadable_last_line_are_torn() {
+    let whole = sample();
+    for tail in [&b"\0\0\0\0"[..], b"\0\0\0\n", b"\n", b"{\"n\":7,\"at\":\"\0\0\0\"}\n", b"\xff\n"] {
+        let disk = Disk::with(&[&whole, tail].concat());
+        let (_, recovery) = open(&disk).unwrap();
+        assert_eq!(recovery.torn_bytes, Some(tail.len() as u64), "{tail:?}");
+        assert_eq!(disk.aside(), tail);
+        assert!(oracle(&disk.bytes()).is_ok());
+    }
+    let disk = Disk::with(&[0; 5000]);
+    assert_eq!(open(&disk).unwrap().1.torn_bytes, Some(5000));
+}
+
+/// `audit.file` may name anything by mistake; what is no audit file is left alone.
+#[test]
+fn another_kind_of_file_is_not_touched() {
+    for content in
+        ["secret", "hello\n", "{\"n\":1}", "{\"n\":1}\n", "\n", "{\"n\":2,\"at\":\"", "a\nb\n", "{}\n{}\n"]
+    {
+        let disk = Disk::with(content.as_bytes());
+        let (line, why) = broken(open(&disk)).unwrap();
+        assert_eq!(line, 1, "{content:?}");
+        assert!(matches!(why, Why::NotJson | Why::Shape), "{content:?}: {why}");
+        assert_eq!((disk.bytes(), disk.aside(), disk.operations()), (content.into(), Vec::new(), 0));
+    }
+}
+
+/// Law 5 and I7: a review that was open when its process died gets an end, once.
+#[test]
+fn open_reviews_are_abandoned_once() {
+    let disk = Disk::default();
+    let (audit, _) = open(&disk).unwrap();
+    for record in [requested(1), requested(2), resolved(1), requested(3)] {
+        audit.record(&record).unwrap();
+    }
+    drop(audit);
+    let (audit, recovery) = open(&disk).unwrap();
+    let expected = [2, 3].map(|n| OpenReview { approval_id: approval_id(n), run_id: run_id(n) });
+    assert_eq!(recovery.abandoned, expected, "in the order in which they were asked");
+    assert_eq!(audit.head().n, 6);
+    let records = oracle(&disk.bytes()).unwrap();
+    assert_eq!(records[4]["type"], "approval.abandoned");
+    assert_eq!(records[4]["approvalId"], approval_id(2).to_string());
+    assert_eq!(records[5]["runId"], run_id(3).to_string());
+    assert!(verify_reader(&disk.bytes()[..], None).unwrap().open.is_empty());
+    drop(audit);
+    assert!(open(&disk).unwrap().1.abandoned.is_empty());
+}
+
+/// Every step of the repair can fail or be cut short; opening once more ends well, and no byte is lost.
+#[test]
+fn a_repair_that_is_interrupted_is_taken_up_again() {
+    let whole = file_of(&[requested(1), requested(2)]);
+    let file = [&whole[..], b"{\"n\":3,\"at\":\"20"].concat();
+    // Set aside, cut, append, sync.
+    for step in 0..4 {
+        for fault in Fault::ALL.into_iter().filter(|fault| !matches!(fault, Fault::Panic | Fault::Short)) {
+            let disk = Disk::with(&file);
+            disk.fail(step, fault);
+            assert!(open(&disk).is_err(), "step {step}, {fault:?}");
+            disk.heal();
+            let _ = open(&disk).unwrap_or_else(|e| panic!("step {step}, {fault:?}: {e}"));
+            let bytes = disk.bytes();
+            assert!(bytes.starts_with(&whole));
+            let records = oracle(&bytes).unwrap();
+            let abandoned = records.iter().filter(|r| r["type"] == "approval.abandoned").count();
+            assert_eq!(abandoned, 2, "step {step}, {fault:?}");
+            assert!(disk.aside().windows(15).any(|w| w == &file[whole.len()..]), "step {step}, {fault:?}");
+        }
+    }
+}
