@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use xshell::{Shell, cmd};
 
 use crate::metadata::Metadata;
+use crate::outside::outside;
 use crate::{docs, tidy, tree};
 
 /// One step; the order here is the order of the run.
@@ -65,11 +66,15 @@ fn in_order(steps: &[Step], mut one: impl FnMut(Step) -> Result<()>) -> Result<(
 
 fn one(sh: &Shell, step: Step) -> Result<()> {
     match step {
-        Step::Fmt => cmd!(sh, "cargo fmt --all --check").run()?,
-        Step::Clippy => cmd!(sh, "cargo clippy --workspace --all-targets --locked -- -D warnings").run()?,
-        Step::Test => cmd!(sh, "cargo test --workspace --locked").run()?,
+        Step::Fmt => outside(cmd!(sh, "cargo fmt --all --check")).run()?,
+        Step::Clippy => {
+            outside(cmd!(sh, "cargo clippy --workspace --all-targets --locked -- -D warnings")).run()?
+        }
+        Step::Test => outside(cmd!(sh, "cargo test --workspace --locked")).run()?,
         Step::Doc => {
-            cmd!(sh, "cargo doc --workspace --no-deps --locked").env("RUSTDOCFLAGS", "-D warnings").run()?;
+            outside(cmd!(sh, "cargo doc --workspace --no-deps --locked"))
+                .env("RUSTDOCFLAGS", "-D warnings")
+                .run()?;
         }
         Step::Features => features::run(sh, &Metadata::read(sh)?)?,
         Step::Tidy => tidy::run(sh)?,
@@ -101,7 +106,7 @@ fn examples(sh: &Shell, metadata: &Metadata) -> Result<()> {
     }
     for package in members {
         let name = &package.name;
-        cmd!(sh, "cargo run --locked --quiet -p {name}")
+        outside(cmd!(sh, "cargo run --locked --quiet -p {name}"))
             .stdin("")
             .run()
             .with_context(|| format!("example {name}"))?;

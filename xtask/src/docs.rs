@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use xshell::{Shell, cmd};
 
+use crate::outside::outside;
 use crate::tree::{self, File};
 
 /// Runs each block whose info string starts with `sh ci`, in README.md and docs/*.md, from the workspace root.
@@ -17,7 +18,7 @@ pub(crate) fn run(sh: &Shell) -> Result<()> {
         for block in blocks(&file.text) {
             let Block { line, text } = &block;
             eprintln!("--- {}:{line}\n{text}", file.path);
-            cmd!(sh, "bash -eu -o pipefail -c {text}")
+            outside(cmd!(sh, "bash -eu -o pipefail -c {text}"))
                 .quiet()
                 .stdin("")
                 .run()

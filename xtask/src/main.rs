@@ -8,6 +8,7 @@
 mod ci;
 mod docs;
 mod metadata;
+mod outside;
 mod real_model;
 mod tidy;
 mod tree;

@@ -7,6 +7,8 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use xshell::{Shell, cmd};
 
+use crate::outside::outside;
+
 #[derive(Debug, Deserialize)]
 pub(crate) struct Metadata {
     pub(crate) packages: Vec<Package>,
@@ -68,7 +70,7 @@ pub(crate) struct DepKind {
 
 impl Metadata {
     pub(crate) fn read(sh: &Shell) -> Result<Self> {
-        let text = cmd!(sh, "cargo metadata --format-version 1 --locked").quiet().read()?;
+        let text = outside(cmd!(sh, "cargo metadata --format-version 1 --locked")).quiet().read()?;
         serde_json::from_str(&text).context("output of cargo metadata")
     }
 

@@ -14,10 +14,11 @@ pub(crate) struct File {
     pub(crate) text: String,
 }
 
-/// The workspace root: the folder above this package.
+/// The workspace root: the folder above this package. Cargo names it at each run; the folder of the build may be another
+/// checkout's that shares the target directory.
 pub(crate) fn root() -> Result<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().map(Path::to_owned).context("xtask has no parent folder")
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&here).parent().map(Path::to_owned).context("xtask has no parent folder")
 }
 
 /// Every text file below `root`, sorted by path. A file that is not UTF-8 is not text.

@@ -33,8 +33,10 @@ pub(crate) fn check(
         return Err(ErrorInfo::new(Code::STEP_LIMIT));
     }
     if proposed.len() > MAX_CALLS {
-        return Err(ErrorInfo::new(Code::TOOL_LIMIT)
-            .with_message(format!("the model proposed {} calls in one step; at most {MAX_CALLS} are taken", proposed.len())));
+        return Err(ErrorInfo::new(Code::TOOL_LIMIT).with_message(format!(
+            "the model proposed {} calls in one step; at most {MAX_CALLS} are taken",
+            proposed.len()
+        )));
     }
     proposed.into_iter().map(|call| check_one(call, selected, used_ids)).collect()
 }
@@ -52,7 +54,8 @@ fn check_one(
     if !used_ids.insert(id.clone()) {
         return Err(invalid(format!("a call of {name}: its id was used before in this run")));
     }
-    let arguments = arguments(&proposed.arguments).map_err(|refused| invalid(format!("{name}: {refused}")))?;
+    let arguments =
+        arguments(&proposed.arguments).map_err(|refused| invalid(format!("{name}: {refused}")))?;
     let wrong = |message: String| ErrorInfo::new(Code::INVALID_TOOL_ARGUMENTS).with_message(message);
     if arguments.kind() != Kind::Object {
         return Err(wrong(format!("{name}: the arguments are not a JSON object")));

@@ -282,7 +282,9 @@ fn check_approvals(host: Option<IdlePause>, approvals: &Approvals) -> Result<(),
         Some(IdlePause::Refused) if approvals.idle_policy == IdlePolicy::Pause => {
             policy("approvals.idlePolicy: this host does not let an idle clock pause; use \"continue\"")
         }
-        Some(_) if approvals.digest == Some(true) => policy("approvals.digest: this host has it switched off"),
+        Some(_) if approvals.digest == Some(true) => {
+            policy("approvals.digest: this host has it switched off")
+        }
         Some(_) if approvals.on_deny == Some(OnDeny::Continue) => {
             policy("approvals.onDeny: this host has \"continue\" switched off")
         }

@@ -14,6 +14,10 @@ mod progress;
 pub mod provider;
 mod reviews;
 mod run;
+#[cfg(feature = "schema")]
+mod schema;
+#[cfg(not(feature = "schema"))]
+#[path = "schema_off.rs"]
 mod schema;
 mod stream;
 pub mod system;

@@ -189,7 +189,9 @@ impl Reviews {
         let Some(sink) = &self.sink else { return Ok(()) };
         let accepted = if sink.blocking() {
             let (sink, record) = (Arc::clone(sink), record.clone());
-            tokio::task::spawn_blocking(move || guarded(&*sink, &record)).await.unwrap_or_else(|e| Err(e.into()))
+            tokio::task::spawn_blocking(move || guarded(&*sink, &record))
+                .await
+                .unwrap_or_else(|e| Err(e.into()))
         } else {
             guarded(&**sink, record)
         };
@@ -214,7 +216,9 @@ impl Reviews {
     async fn settle(self: &Arc<Self>, proposal: Proposal) -> Result<Resolution, Error> {
         let settling = SettlingReview { reviews: Arc::clone(self), id: Some(proposal.id()) };
         if self.sink.as_ref().is_some_and(|sink| sink.blocking()) {
-            tokio::spawn(settling.finish(proposal)).await.unwrap_or_else(|e| Err(Error::AuditFailed(e.into())))
+            tokio::spawn(settling.finish(proposal))
+                .await
+                .unwrap_or_else(|e| Err(Error::AuditFailed(e.into())))
         } else {
             settling.finish(proposal).await
         }
@@ -313,7 +317,8 @@ impl Drop for SettlingReview {
 }
 
 fn guarded(sink: &dyn AuditSink, record: &AuditRecord) -> Result<(), BoxError> {
-    catch_unwind(AssertUnwindSafe(|| sink.record(record))).unwrap_or_else(|_| Err("the audit sink panicked".into()))
+    catch_unwind(AssertUnwindSafe(|| sink.record(record)))
+        .unwrap_or_else(|_| Err("the audit sink panicked".into()))
 }
 
 /// What a client is told of an error of the core. The private cause stays behind.

@@ -125,10 +125,18 @@ impl Run {
         })
         .await?;
         let parts = Arc::clone(&self.parts);
-        let selected: BTreeMap<ToolName, &RegisteredTool> =
-            self.request.tools.iter().filter_map(|name| Some((name.clone(), parts.tools.get(name)?))).collect();
-        let definitions: Vec<ToolDefinition> =
-            self.request.tools.iter().filter_map(|name| Some(selected.get(name)?.definition.clone())).collect();
+        let selected: BTreeMap<ToolName, &RegisteredTool> = self
+            .request
+            .tools
+            .iter()
+            .filter_map(|name| Some((name.clone(), parts.tools.get(name)?)))
+            .collect();
+        let definitions: Vec<ToolDefinition> = self
+            .request
+            .tools
+            .iter()
+            .filter_map(|name| Some(selected.get(name)?.definition.clone()))
+            .collect();
         let mut messages = self.opening_messages();
         let mut used_ids: BTreeSet<CallId> = BTreeSet::new();
         let mut usage = UsageTotal::default();
@@ -162,12 +170,14 @@ impl Run {
     }
 
     fn opening_messages(&mut self) -> Vec<Message> {
-        let history = std::mem::take(&mut self.request.history).into_iter().map(|message| match message.role {
-            Role::User => Message::User(message.content),
-            Role::Assistant => {
-                Message::Assistant(AssistantMessage { text: message.content, ..AssistantMessage::default() })
-            }
-        });
+        let history =
+            std::mem::take(&mut self.request.history).into_iter().map(|message| match message.role {
+                Role::User => Message::User(message.content),
+                Role::Assistant => Message::Assistant(AssistantMessage {
+                    text: message.content,
+                    ..AssistantMessage::default()
+                }),
+            });
         let mut messages: Vec<Message> = history.collect();
         messages.push(Message::User(std::mem::take(&mut self.request.input)));
         messages
@@ -285,7 +295,9 @@ impl Run {
             (Some(reason), _) => EventBody::RunCancelled { error: mark(reason) },
             (None, Ok(result)) => EventBody::RunCompleted { result: Box::new(result) },
             (None, Err(Stop::Failed(error))) => EventBody::RunFailed { error: mark(error) },
-            (None, Err(Stop::Aborted)) => EventBody::RunFailed { error: ErrorInfo::new(Code::INTERNAL_ERROR) },
+            (None, Err(Stop::Aborted)) => {
+                EventBody::RunFailed { error: ErrorInfo::new(Code::INTERNAL_ERROR) }
+            }
         };
         if self.outlet.demand().await.is_ok() {
             self.place(body);

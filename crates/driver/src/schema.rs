@@ -19,7 +19,8 @@ impl InputSchema {
     pub(crate) fn compile(schema: &Exact) -> Result<Self, String> {
         let value = value_of(schema).ok_or("the schema is not readable")?;
         if let Some(dialect) = value.get("$schema") {
-            let draft7 = ["http://json-schema.org/draft-07/schema", "http://json-schema.org/draft-07/schema#"];
+            let draft7 =
+                ["http://json-schema.org/draft-07/schema", "http://json-schema.org/draft-07/schema#"];
             if !dialect.as_str().is_some_and(|dialect| draft7.contains(&dialect)) {
                 return Err("$schema: a host tool's schema is read as draft-07; leave $schema out".into());
             }

@@ -189,7 +189,13 @@ pub struct ToolContext {
 impl ToolContext {
     /// A context for tests of a tool.
     pub fn detached(run_id: RunId, call_id: CallId, subject: Subject) -> Self {
-        Self { run_id, call_id, subject, cancellation: CancellationToken::new(), progress: Progress::default() }
+        Self {
+            run_id,
+            call_id,
+            subject,
+            cancellation: CancellationToken::new(),
+            progress: Progress::default(),
+        }
     }
 
     /// Says that work goes on: restarts the idle clock and shows `run.progress` at most once a second (contract 8).

@@ -175,7 +175,10 @@ mod tests {
     fn unusable_tokens_are_refused_by_place_and_never_shown() {
         let cases = [
             (vec![], "INVALID_CONFIG: tokens: at least one token is needed"),
-            (vec![token(&A[1..], "ann")], "AUTH_REQUIRED: tokens[0].token: a token has 32 to 4096 characters; this one has 31"),
+            (
+                vec![token(&A[1..], "ann")],
+                "AUTH_REQUIRED: tokens[0].token: a token has 32 to 4096 characters; this one has 31",
+            ),
             (
                 vec![token(A, "ann"), token(&format!("{A} {A}"), "bob")],
                 "AUTH_REQUIRED: tokens[1].token: a token is one line of visible ASCII characters, without white space",
@@ -184,7 +187,10 @@ mod tests {
                 vec![token(A, "ann"), token(A, "bob")],
                 "INVALID_CONFIG: tokens[1].token: two tokens have the same value",
             ),
-            (vec![token(A, "")], "INVALID_CONFIG: tokens[0].subject: must have 1 to 128 characters (UTF-16 units)"),
+            (
+                vec![token(A, "")],
+                "INVALID_CONFIG: tokens[0].subject: must have 1 to 128 characters (UTF-16 units)",
+            ),
             (
                 vec![token(A, &"x".repeat(129))],
                 "INVALID_CONFIG: tokens[0].subject: must have 1 to 128 characters (UTF-16 units)",

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use countersign_driver::EventStream;
 use countersign_protocol::event::Event;
 use countersign_protocol::{sse, version};
+use futures_core::Stream;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -110,7 +111,7 @@ impl EventBody {
         }
         let next = match self.first.take() {
             Some(first) => Poll::Ready(Some(first)),
-            None => self.events.poll_next(cx),
+            None => Pin::new(&mut self.events).poll_next(cx),
         };
         match next {
             Poll::Ready(Some(event)) => {

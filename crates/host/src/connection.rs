@@ -1,6 +1,5 @@
 //! One connection: hyper with the contract's limits (contract 1.8), ended early by shutdown.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +50,7 @@ where
             () = shared.stopped.cancelled() => return,
             () = shared.closing.cancelled(), if !told => {
                 told = true;
-                Pin::new(&mut connection).graceful_shutdown();
+                std::pin::Pin::new(&mut connection).graceful_shutdown();
             }
             ended = &mut connection => break ended,
         }
@@ -72,7 +71,7 @@ where
 /// Closing a socket that still holds unread bytes resets it, and the peer may lose the answer that it was sent.
 async fn linger<I: AsyncRead + Unpin>(io: I) {
     let mut rest = io.take(LINGER_BYTES);
-    let discard = tokio::io::copy(&mut rest, &mut tokio::io::sink());
+    let mut nowhere = tokio::io::sink();
     // Whatever the outcome, the connection is over.
-    let _ = timeout(LINGER, discard).await;
+    let _ = timeout(LINGER, tokio::io::copy(&mut rest, &mut nowhere)).await;
 }

@@ -71,7 +71,9 @@ impl Default for Concurrency {
 
 impl Concurrency {
     pub(crate) fn check(self) -> Result<Self, StartError> {
-        for (field, value) in [("concurrency.total", self.total), ("concurrency.perSubject", self.per_subject)] {
+        for (field, value) in
+            [("concurrency.total", self.total), ("concurrency.perSubject", self.per_subject)]
+        {
             if !(1..=MAX_CONCURRENCY).contains(&value) {
                 return Err(StartError::invalid(field, "expected an integer from 1 to 100,000"));
             }
@@ -82,7 +84,8 @@ impl Concurrency {
 
 /// Refuses an address that plain HTTP must not be served on (contract 6.3).
 pub(crate) fn require_loopback(field: &str, host: &str) -> Result<(), StartError> {
-    let loopback = ["localhost", "127.0.0.1", "::1", "[::1]"].iter().any(|name| host.eq_ignore_ascii_case(name));
+    let loopback =
+        ["localhost", "127.0.0.1", "::1", "[::1]"].iter().any(|name| host.eq_ignore_ascii_case(name));
     if loopback {
         return Ok(());
     }
@@ -97,7 +100,8 @@ pub(crate) fn require_loopback(field: &str, host: &str) -> Result<(), StartError
 pub(crate) fn check_origin(field: &str, origin: &str) -> Result<(), StartError> {
     let authority = origin.split_once("://").map(|(_, rest)| rest);
     let shape = authority.is_some_and(|rest| {
-        !rest.is_empty() && !rest.contains(|c: char| "/?#@*".contains(c) || c.is_whitespace() || !c.is_ascii_graphic())
+        !rest.is_empty()
+            && !rest.contains(|c: char| "/?#@*".contains(c) || c.is_whitespace() || !c.is_ascii_graphic())
     });
     if shape && url::Url::parse(origin).is_ok() {
         return Ok(());

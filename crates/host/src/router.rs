@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use countersign_approval_core::grants::Principal;
 use countersign_protocol::code::{Code, ErrorInfo};
-use countersign_protocol::version;
+use countersign_protocol::{body_text, version};
 use http::header::{AUTHORIZATION, HeaderValue, ORIGIN};
 use http::{HeaderMap, Method, Request};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 
 use crate::payload::{self, Abandoned, NoPayload};
 use crate::respond::{self, Answer};
@@ -22,17 +22,14 @@ pub(crate) async fn answer(
     request: Request<Incoming>,
 ) -> Result<Answer, Abandoned> {
     let origin = request.headers().get(ORIGIN).cloned();
-    // Only an empty body counts as read before anybody looked at it.
-    let has_body = !http_body::Body::is_end_stream(request.body());
-    let mut reading = Reading::NotYet;
-    let mut answer = match checked(&shared, &signals, request, origin.as_ref(), &mut reading).await {
+    if !request.body().is_end_stream() {
+        signals.body_expected();
+    }
+    let mut answer = match checked(&shared, &signals, request, origin.as_ref()).await {
         Ok(answer) => answer,
         Err(NoPayload::Refused(info)) => respond::error(&info),
         Err(NoPayload::Gone(gone)) => return Err(gone),
     };
-    if has_body && reading == Reading::NotYet {
-        signals.body_left_unread();
-    }
     respond::add_common_headers(&mut answer);
     if let Some(origin) = origin.filter(|origin| is_allowed(&shared, origin)) {
         respond::add_origin_headers(&mut answer, &origin);
@@ -43,19 +40,11 @@ pub(crate) async fn answer(
     Ok(answer)
 }
 
-/// Whether the request's body was asked for.
-#[derive(PartialEq, Eq)]
-enum Reading {
-    NotYet,
-    Begun,
-}
-
 async fn checked(
     shared: &Arc<Shared>,
     signals: &Arc<Signals>,
     request: Request<Incoming>,
     origin: Option<&HeaderValue>,
-    reading: &mut Reading,
 ) -> Result<Answer, NoPayload> {
     let (head, body) = request.into_parts();
     if shared.closing.is_cancelled() {
@@ -71,7 +60,11 @@ async fn checked(
         }
     }
     // The raw target is compared: `/health?x` is another path.
-    let path = if head.uri.scheme().is_none() { head.uri.path_and_query().map_or("", |path| path.as_str()) } else { "" };
+    let path = if head.uri.scheme().is_none() {
+        head.uri.path_and_query().map_or("", |path| path.as_str())
+    } else {
+        ""
+    };
     if head.method == Method::GET && path == version::HEALTH_PATH {
         return Ok(routes::health());
     }
@@ -88,9 +81,8 @@ async fn checked(
         return Err(refused(Code::NOT_FOUND));
     };
     payload::check_headers(&head.headers).map_err(NoPayload::Refused)?;
-    *reading = Reading::Begun;
-    let text = payload::read(&head.headers, body, signals).await?;
-    dispatch(write, shared, signals, &principal, &head.headers, text).await.map_err(NoPayload::Refused)
+    let body = payload::read(&head.headers, body, signals).await?;
+    dispatch(write, shared, signals, &principal, &head.headers, &body).await.map_err(NoPayload::Refused)
 }
 
 async fn dispatch(
@@ -99,12 +91,14 @@ async fn dispatch(
     signals: &Arc<Signals>,
     principal: &Arc<Principal>,
     headers: &HeaderMap,
-    text: String,
+    body: &[u8],
 ) -> Result<Answer, ErrorInfo> {
+    let text = body_text(body)
+        .map_err(|invalid| ErrorInfo::new(Code::INVALID_REQUEST).with_message(invalid.to_string()))?;
     match write {
-        Write::Run => routes::run(shared, signals, principal, headers, &text).await,
-        Write::Decision => routes::decide(shared, principal, &text).await,
-        Write::Absent(absent) => Err(absent.answer(&text)),
+        Write::Run => routes::run(shared, signals, principal, headers, text).await,
+        Write::Decision => routes::decide(shared, principal, text).await,
+        Write::Absent(absent) => Err(absent.answer(text)),
     }
 }
 

@@ -24,7 +24,10 @@ pub async fn serve(driver: Driver, options: Options) -> Result<Host, StartError>
     require_loopback("listen.host", &options.host)?;
     let service = Service::new(driver, &options)?;
     let name = options.host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let failed = |source: io::Error| StartError::Listen { address: format!("{}:{}", options.host, options.port), source };
+    let failed = |source: io::Error| StartError::Listen {
+        address: format!("{}:{}", options.host, options.port),
+        source,
+    };
     let listener = TcpListener::bind((name.as_str(), options.port)).await.map_err(failed)?;
     let local_addr = listener.local_addr().map_err(failed)?;
     let accepting = TaskTracker::new();
@@ -75,7 +78,11 @@ impl Drop for Host {
 }
 
 fn url(name: &str, bound: SocketAddr) -> String {
-    if name.contains(':') { format!("http://[{name}]:{}", bound.port()) } else { format!("http://{name}:{}", bound.port()) }
+    if name.contains(':') {
+        format!("http://[{name}]:{}", bound.port())
+    } else {
+        format!("http://{name}:{}", bound.port())
+    }
 }
 
 /// Accepts until the service has stopped; while it closes, newcomers are told so.

@@ -113,5 +113,6 @@ fn protocol_info(driver: &Driver) -> Result<Bytes, serde_json::Error> {
         feature::OPTIONAL_EVENTS,
         feature::PROVIDER_DISCOVERY,
     ]);
+    let features = features.into_iter().map(str::to_owned).collect();
     serde_json::to_vec(&ProtocolInfo::new(features)).map(Bytes::from)
 }

@@ -40,16 +40,23 @@ impl Signals {
         PeerWatch(Arc::clone(self))
     }
 
-    /// A request was answered before its body was read.
-    pub(crate) fn body_left_unread(&self) {
+    /// A request with a body has begun.
+    pub(crate) fn body_expected(&self) {
         self.unread.store(true, Relaxed);
     }
 
+    /// Its body came whole; the next byte starts a new request.
+    pub(crate) fn body_read(&self) {
+        self.unread.store(false, Relaxed);
+        let _ = self.take_arrival();
+    }
+
+    /// Whether the request was answered before its body was read.
     pub(crate) fn is_body_unread(&self) -> bool {
         self.unread.load(Relaxed)
     }
 
-    /// When the first byte of the current request came; the next byte after this starts a new request.
+    /// When the first byte of the current request came; it is asked once.
     pub(crate) fn take_arrival(&self) -> Instant {
         self.arrival().take().unwrap_or_else(Instant::now)
     }
@@ -111,7 +118,11 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Wire<I> {
 }
 
 impl<I: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<I> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         if self.ahead.is_empty() {
             ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;

@@ -132,11 +132,13 @@ fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::E
 }
 
 fn cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-    let cost = f64::deserialize(deserializer)?;
-    if !is_cost(cost) {
-        return Err(D::Error::custom("a cost that is negative or not finite"));
+    // serde_json's own reader may miss the nearest double by one step unless some crate turns on a feature of it;
+    // the standard library's does not. Of JSON's values it reads numbers only.
+    let raw = Box::<RawValue>::deserialize(deserializer)?;
+    match raw.get().parse::<f64>() {
+        Ok(cost) if is_cost(cost) => Ok(Some(cost)),
+        _ => Err(D::Error::custom("expected a number that is finite and not negative")),
     }
-    Ok(Some(cost))
 }
 
 // serde hands these the field by reference.

@@ -151,13 +151,16 @@ impl Decoder {
     /// The error that ended decoding, or [`SseError::Unterminated`] if the input ends inside a frame: that frame is
     /// not given to anybody.
     pub fn finish(&self) -> Result<(), SseError> {
-        match self.failed {
-            Some(error) => Err(error),
-            None if self.used + self.line.len() + (self.pending.len() - self.taken) > 0 => {
-                Err(SseError::Unterminated)
-            }
-            None => Ok(()),
+        if let Some(error) = self.failed {
+            return Err(error);
         }
+        let rest = self.pending.get(self.taken..).unwrap_or(&[]);
+        // The LF of a CRLF whose CR has already ended the last line.
+        let rest = if self.last_end == LineEnd::Cr { rest.strip_prefix(b"\n").unwrap_or(rest) } else { rest };
+        if self.used > 0 || !self.line.is_empty() || !rest.is_empty() {
+            return Err(SseError::Unterminated);
+        }
+        Ok(())
     }
 
     fn advance(&mut self) -> Result<Option<Frame>, SseError> {

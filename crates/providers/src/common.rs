@@ -1,8 +1,4 @@
-//! What holds for every provider (contract 1.7, 2.2, 6.1 and 11, "Common").
-
-use countersign_driver::provider::{ProviderError, Turn};
-use countersign_protocol::code::Code;
-use countersign_protocol::result::FinishReason;
+//! What holds for every provider (contract 2.2 and 6.1).
 
 use crate::error::Error;
 
@@ -14,14 +10,6 @@ const MAX_MODELS: usize = 1_000;
 
 /// The longest name in UTF-16 units (contract 6.1).
 const MAX_NAME: usize = 100;
-
-/// Refuses a turn that the length bound cut while it was proposing calls: the last call may be half of one.
-pub(crate) fn checked(turn: Turn) -> Result<Turn, ProviderError> {
-    if turn.finish == FinishReason::Length && !turn.calls.is_empty() {
-        return Err(ProviderError::new(Code::TRUNCATED_TOOL_CALL));
-    }
-    Ok(turn)
-}
 
 pub(crate) fn check_models(path: &str, count: usize) -> Result<(), Error> {
     if (1..=MAX_MODELS).contains(&count) {

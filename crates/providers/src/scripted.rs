@@ -21,8 +21,6 @@ use countersign_protocol::result::{FinishReason, Usage};
 
 pub use builder::ScriptedBuilder;
 
-use crate::common::checked;
-
 /// Everything that a scripted provider says, read from data or made by [`Scripted::builder`].
 ///
 /// Reading is strict: unknown, repeated, missing and `null` members are refused with their path. The form is
@@ -124,7 +122,7 @@ impl Provider for Scripted {
         if let Some(error) = &step.error {
             return Err(ProviderError { info: error.clone(), source: None });
         }
-        checked(Turn {
+        Ok(Turn {
             text: step.text.clone(),
             calls: step.calls.clone(),
             usage: step.usage,
@@ -186,8 +184,8 @@ impl Step {
         self
     }
 
-    /// The same turn with another reason for its end. `Length` beside calls fails with `TRUNCATED_TOOL_CALL`, as with
-    /// every provider (contract 11).
+    /// The same turn with another reason for its end. `Length` beside calls is played as it is: that a cut call is never
+    /// executed is the driver's rule (`TRUNCATED_TOOL_CALL`, contract 11).
     #[must_use]
     pub fn finish(mut self, finish: FinishReason) -> Self {
         self.finish = finish;

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 use xshell::{Shell, cmd};
 
 use crate::metadata::{Metadata, Package};
+use crate::outside::outside;
 
 /// Features of serde_json that another crate of a user's build may switch on for everybody. Exact JSON (law 3) must
 /// not change its answers with them. (Cargo takes features of a direct dependency on the command line, so no manifest has
@@ -16,14 +17,14 @@ pub(crate) fn run(sh: &Shell, metadata: &Metadata) -> Result<()> {
     for package in metadata.members().filter(|package| package.folder().starts_with(&crates)) {
         for set in feature_sets(package) {
             let (name, flags) = (&package.name, &set);
-            cmd!(sh, "cargo check --quiet --locked -p {name} {flags...}")
+            outside(cmd!(sh, "cargo check --quiet --locked -p {name} {flags...}"))
                 .run()
                 .with_context(|| format!("{name} with {}", set.join(" ")))?;
         }
         checked += 1;
     }
     ensure!(checked > 0, "no package in crates/");
-    cmd!(sh, "cargo test --quiet --locked -p countersign-approval-core --features {SERDE_JSON}")
+    outside(cmd!(sh, "cargo test --quiet --locked -p countersign-approval-core --features {SERDE_JSON}"))
         .run()
         .context("approval-core with all features of serde_json")
 }

@@ -15,6 +15,7 @@ use xshell::{Shell, cmd};
 
 use super::child::Program;
 use super::server::{MODEL, Place, Server, write_secret};
+use crate::outside::outside;
 
 const TOOL: &str = "save_proposal";
 const TASK: &str = "Propose a brand direction for a sustainable homeware studio";
@@ -38,7 +39,7 @@ print('{"saved": true}')
 pub(crate) fn run(sh: &Shell, place: &Place, model: &Server) -> Result<()> {
     model_proposes(model)?;
     println!("the model itself: proposes a call of the right shape");
-    cmd!(sh, "cargo build --quiet --locked -p countersign").run()?;
+    outside(cmd!(sh, "cargo build --quiet --locked -p countersign")).run()?;
     let mut bench = Bench::new(sh, place, model)?;
     bench.review("approve", Expect { status: 0, last: "run.completed", code: None, outcome: "approved" })?;
     bench.review(

@@ -42,7 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "countersign-client",
         ],
     ),
-    (TESTKIT, &["countersign-approval-core"]),
+    (TESTKIT, &["countersign-approval-core", "countersign-client"]),
     ("xtask", &[]),
 ];
 
@@ -51,8 +51,8 @@ const TESTKIT: &str = "countersign-testkit";
 /// Outside crates that only some of ours may name (a name that ends with `*` stands for all that begin so). As a
 /// development dependency each is free.
 const OWNED: &[(&str, &[&str])] = &[
-    ("hyper", &["countersign-host"]),
-    ("hyper-util", &["countersign-host"]),
+    ("hyper", &["countersign-host", TESTKIT]),
+    ("hyper-util", &["countersign-host", TESTKIT]),
     ("reqwest", &["countersign-client", "countersign-providers"]),
     ("rquickjs*", &["countersign-sandbox-js"]),
     ("oxc*", &["countersign-sandbox-js"]),

@@ -15,8 +15,12 @@ const CLOCKS: &[&str] =
 
 /// The files in crates/*/src that may read a clock, and why. Everything else takes `now` or a `Clock` (law 6 is tested
 /// with a fake one).
-const CLOCK_READERS: &[(&str, &str)] =
-    &[("crates/driver/src/system.rs", "the `Clock` of real programs: everybody else is given one")];
+const CLOCK_READERS: &[(&str, &str)] = &[
+    ("crates/driver/src/system.rs", "the `Clock` of real programs: everybody else is given one"),
+    ("crates/host/src/body.rs", "heartbeats of a stream, by tokio's timer"),
+    ("crates/host/src/wire.rs", "when the bytes of a request arrived, by tokio's timer"),
+    ("crates/testkit/src/clock.rs", "the fake clock runs on tokio's paused time"),
+];
 
 pub(crate) fn check(files: &[File]) -> Vec<String> {
     with_readers(files, CLOCK_READERS)

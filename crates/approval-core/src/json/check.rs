@@ -13,7 +13,7 @@ const DEEPEST: usize = 128;
 
 /// Objects up to this size compare their keys pair by pair; larger ones sort them, so that no object costs more than
 /// n log n.
-const FEW_KEYS: usize = 8;
+pub(super) const FEW_KEYS: usize = 8;
 
 impl Gate {
     pub(super) fn depth(self) -> usize {
@@ -24,12 +24,15 @@ impl Gate {
 /// What holds everywhere, in envelopes too: strings are Unicode, and keys are unique.
 pub(super) fn strings_and_keys(tree: &Tree, text: &str) -> Result<(), Refused> {
     // Before any key is compared: an unpaired surrogate has no characters to compare.
-    if let Some(at) = tree.slots.iter().position(|slot| slot.escapes == Escapes::LoneSurrogate) {
+    if let Some(at) = tree.lone_surrogate {
         let what = "an unpaired surrogate";
-        return Err(Refused::new(RefusedKind::LoneSurrogate, path_of(tree, text, at), what));
+        return Err(Refused::new(RefusedKind::LoneSurrogate, path_of(tree, text, at as usize), what));
     }
     let mut keys = Vec::new();
-    for at in (0..tree.slots.len()).filter(|at| tree.slot(*at).token == Token::Object) {
+    for (at, slot) in tree.slots.iter().enumerate() {
+        if slot.token != Token::Object {
+            continue;
+        }
         keys.clear();
         keys.extend(tree.members(at).map(|(key, _)| key));
         if let Some(second) = repeated(tree, text, &keys) {
@@ -82,12 +85,22 @@ pub(super) fn key_text<'t>(slot: Slot, text: &'t str) -> Cow<'t, str> {
 
 /// The first slot among `keys` whose key stood before.
 fn repeated(tree: &Tree, text: &str, keys: &[usize]) -> Option<usize> {
-    let read = |at: &usize| key_text(tree.slot(*at), text);
     if keys.len() <= FEW_KEYS {
-        let stood_before = |i: usize| keys.iter().take(i).any(|k| read(k) == read(&keys[i]));
+        let stood_before = |i: usize| keys.iter().take(i).any(|key| same_text(tree, text, *key, keys[i]));
         return (1..keys.len()).find(|i| stood_before(*i)).map(|i| keys[i]);
     }
+    let read = |at: &usize| key_text(tree.slot(*at), text);
     let mut sorted: Vec<(Cow<'_, str>, usize)> = keys.iter().map(|at| (read(at), *at)).collect();
     sorted.sort_unstable();
     sorted.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| pair[1].1).min()
+}
+
+/// Whether two keys or strings of one text have the same characters.
+fn same_text(tree: &Tree, text: &str, a: usize, b: usize) -> bool {
+    let (a, b) = (tree.slot(a), tree.slot(b));
+    if a.escapes == Escapes::None && b.escapes == Escapes::None {
+        // Keys that differ mostly differ in length, which costs no look at the text.
+        return a.end - a.start == b.end - b.start && a.of(text) == b.of(text);
+    }
+    key_text(a, text) == key_text(b, text)
 }

@@ -77,7 +77,8 @@ impl<'d> Node<'d> {
         self.tree.slot(self.at).of(self.text)
     }
 
-    /// Where the value stands: a JSON Pointer from the top, cut as [`Refused::path`] is.
+    /// Where the value stands: a JSON Pointer from the top, cut as [`Refused::path`] is. It is searched from the top, so
+    /// ask for it only where a message needs it.
     pub fn path(&self) -> String {
         path_of(self.tree, self.text, self.at)
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::check::key_text;
+use super::check::{FEW_KEYS, key_text};
 use super::number;
 use super::tree::{Escapes, Token, Tree};
 
@@ -39,7 +39,8 @@ pub(super) fn equal(a: Side<'_>, i: usize, b: Side<'_>, j: usize) -> bool {
 
 fn equal_objects(a: Side<'_>, i: usize, b: Side<'_>, j: usize) -> bool {
     let (mut left, mut right) = (a.tree.members(i), b.tree.members(j));
-    // Most echoes keep the order. From the first key that is elsewhere on, both sides are sorted.
+    // Most echoes keep the order. From the first key that is elsewhere on, partners are searched; in large objects
+    // both sides are sorted, so that no object costs more than n log n.
     loop {
         match (left.next(), right.next()) {
             (None, None) => return true,
@@ -49,6 +50,16 @@ fn equal_objects(a: Side<'_>, i: usize, b: Side<'_>, j: usize) -> bool {
                 }
             }
             (Some(x), Some(y)) => {
+                if a.tree.members(i).take(FEW_KEYS + 1).count() <= FEW_KEYS {
+                    // Keys are unique on both sides, so as many members with a partner each are all of them.
+                    return a.tree.members(i).count() == b.tree.members(j).count()
+                        && std::iter::once(x).chain(left).all(|x| {
+                            let mut partners = std::iter::once(y).chain(right.clone());
+                            partners
+                                .find(|y| equal_strings(a, x.0, b, y.0))
+                                .is_some_and(|y| equal(a, x.1, b, y.1))
+                        });
+                }
                 let (xs, ys) = (sorted(a, x, left), sorted(b, y, right));
                 return xs.len() == ys.len()
                     && xs.iter().zip(&ys).all(|(x, y)| x.0 == y.0)

@@ -9,6 +9,8 @@ use std::fmt::{self, Write as _};
 const MAX_SHORTEST: usize = 17;
 /// Decimal texts of this many digits are told apart by normal doubles, so shortest printing gives them back.
 const ALWAYS_EXACT: usize = 15;
+/// Texts up to this length are read as they are.
+const ORDINARY_LENGTH: usize = 40;
 /// Exponents with more digits than this do not fit our arithmetic.
 const MAX_EXPONENT_DIGITS: usize = 17;
 
@@ -48,8 +50,8 @@ impl<'t> Decimal<'t> {
         Some(Self { negative, digits: [whole, significant], point: point + read_exponent(exponent)? })
     }
 
-    /// Design 3: whether printing the nearest double in shortest form gives this value.
-    fn is_interoperable(&self) -> bool {
+    /// Design 3: whether printing the double nearest to `text`, which this was read from, gives this value.
+    fn is_interoperable(&self, text: &str) -> bool {
         let count = self.count();
         if count == 0 {
             return true;
@@ -67,7 +69,13 @@ impl<'t> Decimal<'t> {
             return false;
         };
         let exponent = self.point - count as i64;
-        let nearest = format!("{digits}e{exponent}").parse::<f64>();
+        let nearest = if text.len() <= ORDINARY_LENGTH {
+            text.parse::<f64>()
+        } else {
+            // The standard library reads only the first digits of an exponent such as 700001, so zeros that outweigh
+            // one must be gone before it looks.
+            format!("{digits}e{exponent}").parse::<f64>()
+        };
         nearest.is_ok_and(|x| Shortest::of(x).is_some_and(|s| s.digits == digits && s.exponent == exponent))
     }
 
@@ -142,7 +150,11 @@ impl PartialEq for Decimal<'_> {
 
 /// Whether the number text passes [`super::Numbers::Interoperable`].
 pub(super) fn is_interoperable(text: &str) -> bool {
-    Decimal::read(text).is_some_and(|decimal| decimal.is_interoperable())
+    // Most numbers: too short to need more than fifteen digits, and without an exponent.
+    if text.len() <= ALWAYS_EXACT && !text.bytes().any(|byte| byte | 0x20 == b'e') {
+        return true;
+    }
+    Decimal::read(text).is_some_and(|decimal| decimal.is_interoperable(text))
 }
 
 /// Whether two number texts have the same decimal value. Beyond calculable exponents (only where numbers pass as

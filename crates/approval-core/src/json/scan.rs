@@ -12,7 +12,8 @@ pub(super) fn scan(text: &str, max_depth: usize) -> Result<Tree, Refused> {
     if text.len() >= OPEN as usize {
         return Err(Refused::new(RefusedKind::TooLong, String::new(), "a text of 4 GiB or more"));
     }
-    let tree = Tree { slots: Vec::with_capacity(text.len() / 16 + 4), spacing: Spacing::Compact };
+    let slots = Vec::with_capacity(text.len() / 12 + 4);
+    let tree = Tree { slots, spacing: Spacing::Compact, lone_surrogate: None };
     let mut scanner =
         Scanner { bytes: text.as_bytes(), at: 0, max_depth, tree, open: Vec::new(), too_deep: None };
     match scanner.document() {
@@ -192,6 +193,9 @@ impl Scanner<'_> {
             }
         }
         self.at += 1;
+        if escapes == Escapes::LoneSurrogate && self.too_deep.is_none() {
+            self.tree.lone_surrogate.get_or_insert(self.tree.slots.len() as u32);
+        }
         self.push(start, token, escapes);
         Ok(())
     }

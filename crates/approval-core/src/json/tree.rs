@@ -61,6 +61,8 @@ pub(super) struct Tree {
     pub(super) slots: Vec<Slot>,
     /// Whether white space stands outside strings.
     pub(super) spacing: Spacing,
+    /// The first slot with [`Escapes::LoneSurrogate`].
+    pub(super) lone_surrogate: Option<u32>,
 }
 
 /// Whether a text has insignificant white space.
@@ -92,7 +94,7 @@ impl Tree {
     }
 
     /// The members of the object at `at`, as slot indexes `(key, value)`. An unfinished last member is included.
-    pub(super) fn members(&self, at: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
+    pub(super) fn members(&self, at: usize) -> impl Iterator<Item = (usize, usize)> + Clone + '_ {
         let end = self.after(at);
         let mut key = at + 1;
         std::iter::from_fn(move || {
@@ -139,6 +141,10 @@ const NULL: Slot = Slot { start: 0, end: 0, next: OPEN, token: Token::Null, esca
 
 /// Appends a stretch between scalars, which holds only punctuation and white space, without the white space.
 fn push_punctuation(text: &str, span: std::ops::Range<usize>, out: &mut String) {
-    let stretch = text.get(span).unwrap_or("");
-    out.extend(stretch.chars().filter(|c| !matches!(c, ' ' | '\t' | '\n' | '\r')));
+    for byte in text.get(span).unwrap_or("").bytes() {
+        // Of these bytes, exactly the white space is not above the space character.
+        if byte > b' ' {
+            out.push(char::from(byte));
+        }
+    }
 }

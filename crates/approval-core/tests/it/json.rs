@@ -75,6 +75,9 @@ fn hostile_numbers_end_at_once() {
     ] {
         assert_eq!(refusal(&text), (RefusedKind::Number, String::new()), "{text:.40}");
     }
+    // The standard library would read 700001 as 70000.
+    let far = format!("0.{}12345678901234567e700001", "0".repeat(700_000));
+    assert_eq!(exact(&far).canonical(), "1.2345678901234567");
     // Long spellings of ordinary values are those values.
     for (text, canonical) in [
         (format!("1.{zeros}"), "1"),
@@ -146,6 +149,12 @@ fn depth_is_bounded() {
     let gate = Gate { max_depth: usize::MAX, numbers: Numbers::Interoperable };
     let deepest = Exact::parse_with(&nested(128), gate).unwrap();
     assert_eq!(deepest.canonical(), nested(128));
+    let spelled =
+        Exact::parse_with(&format!("{}{{\"a\":1.0}}{}", "[".repeat(127), "]".repeat(127)), gate).unwrap();
+    let echoed =
+        Exact::parse_with(&format!("{}{{\"a\":1}}{}", "[".repeat(127), "]".repeat(127)), gate).unwrap();
+    assert_eq!(spelled, echoed);
+    assert_ne!(spelled, deepest);
     assert_eq!(Exact::parse_with(&nested(129), gate).unwrap_err().kind(), RefusedKind::TooDeep);
 }
 

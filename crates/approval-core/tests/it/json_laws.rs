@@ -182,7 +182,7 @@ fn respell_number(value: f64, choices: &mut Choices, out: &mut String) {
     let zeros = "0".repeat(choices.below(4));
     let shift = zeros.len() as i64;
     match choices.below(3) {
-        0 => out.push_str(&format!("{sign}{digits}{zeros}{e}{:+}", exponent - shift)),
+        0 if digits != "0" => out.push_str(&format!("{sign}{digits}{zeros}{e}{:+}", exponent - shift)),
         1 => out.push_str(&format!("{sign}{digits}.0{zeros}{e}{exponent}")),
         _ => {
             let exponent = exponent + digits.len() as i64 + shift;

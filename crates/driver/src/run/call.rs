@@ -217,7 +217,11 @@ impl Run {
 
     /// Waits for the tool, passing its progress on. The tool runs in a task of its own, so that a panic is its own
     /// failure and an end of the run finds it still able to clean up.
-    async fn work(&mut self, call: &ToolCall, tool: &RegisteredTool) -> Result<Result<Output, BoxError>, Stop> {
+    async fn work(
+        &mut self,
+        call: &ToolCall,
+        tool: &RegisteredTool,
+    ) -> Result<Result<Output, BoxError>, Stop> {
         let progress = Progress::default();
         let context = ToolContext {
             run_id: self.run_id,
@@ -226,7 +230,8 @@ impl Run {
             cancellation: self.cancellation.clone(),
             progress: progress.clone(),
         };
-        let (tool, input, ended) = (Arc::clone(&tool.tool), Input(call.arguments.clone()), self.cancellation.clone());
+        let (tool, input, ended) =
+            (Arc::clone(&tool.tool), Input(call.arguments.clone()), self.cancellation.clone());
         let mut task = tokio::spawn(async move {
             tokio::select! {
                 output = tool.execute(input, context) => output,

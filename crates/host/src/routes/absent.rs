@@ -22,9 +22,10 @@ impl Absent {
             "/v1/tool-executions/results" => Self::ToolResult,
             "/v1/sessions/create" | "/v1/sessions/read" | "/v1/sessions/delete" => Self::Sessions,
             "/v1/jobs/submit" | "/v1/jobs/read" | "/v1/jobs/cancel" | "/v1/jobs/events" => Self::Jobs,
-            "/v1/retrieval/search" | "/v1/retrieval/index" | "/v1/retrieval/delete" | "/v1/retrieval/ingest" => {
-                Self::Retrieval
-            }
+            "/v1/retrieval/search"
+            | "/v1/retrieval/index"
+            | "/v1/retrieval/delete"
+            | "/v1/retrieval/ingest" => Self::Retrieval,
             _ => return None,
         })
     }

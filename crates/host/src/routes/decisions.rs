@@ -5,7 +5,6 @@ use std::sync::Arc;
 use countersign_approval_core::grants::Principal;
 use countersign_protocol::code::ErrorInfo;
 
-use super::caller;
 use crate::respond::{self, Answer};
 use crate::service::Shared;
 
@@ -15,6 +14,6 @@ pub(crate) async fn decide(
     principal: &Arc<Principal>,
     text: &str,
 ) -> Result<Answer, ErrorInfo> {
-    let receipt = shared.driver.decide_text(&caller(principal), text).await?;
+    let receipt = shared.driver.decide_text(text, principal).await?;
     Ok(respond::ok(&receipt))
 }

@@ -49,7 +49,7 @@ async fn stream(
     slot: Slot,
 ) -> Result<Answer, ErrorInfo> {
     let watch = signals.watch_peer();
-    let mut events = prepared.stream(caller(principal), shared.closing.child_token());
+    let mut events = prepared.stream(caller(principal), &shared.closing);
     let first = events.next().await.ok_or_else(|| ErrorInfo::new(Code::INTERNAL_ERROR))?;
     Ok(respond::events(EventBody::new(first, events, Arc::clone(signals), watch, slot)))
 }
@@ -64,9 +64,7 @@ async fn buffer(
 ) -> Result<Answer, ErrorInfo> {
     prepared.check_buffered()?;
     let _watch = signals.watch_peer();
-    let cancellation = shared.closing.child_token();
-    let _cancel = cancellation.clone().drop_guard();
-    let result = prepared.run(caller(principal), cancellation).await?;
+    let result = prepared.run(caller(principal), &shared.closing).await?;
     Ok(respond::ok(&result))
 }
 

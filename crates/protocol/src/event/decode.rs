@@ -212,12 +212,8 @@ fn timestamp(node: Node<'_>, name: &str) -> Read<Timestamp> {
 
 /// A count: digits only, as `1.0` is no integer to the readers of other languages (contract 3.1).
 fn integer(node: Node<'_>, name: &str) -> Read<u64> {
-    let node = member(node, name)?;
-    let digits = node.kind() == Kind::Number && node.raw().bytes().all(|b| b.is_ascii_digit());
-    digits
-        .then(|| node.raw().parse().ok())
-        .flatten()
-        .ok_or_else(|| EventError::invalid(format!("`{name}` is not a count")))
+    let digits = member(node, name)?.raw();
+    digits.parse().map_err(|_| EventError::invalid(format!("`{name}` is not a count")))
 }
 
 fn string(node: Node<'_>, name: &str) -> Read<String> {

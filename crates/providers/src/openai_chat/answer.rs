@@ -6,7 +6,6 @@ use countersign_protocol::result::{FinishReason, Usage};
 
 use super::calls::{Calls, Heard};
 use super::wire::{Choice, Object, Said, invalid};
-use crate::common::checked;
 use crate::http::VendorError;
 
 /// What has been heard so far.
@@ -65,7 +64,11 @@ impl Answer {
             Finish::Stop | Finish::ToolCalls => FinishReason::Stop,
             Finish::Length => FinishReason::Length,
         };
-        checked(Turn { text: self.text, calls, usage: self.usage, finish, native: None })
+        if finish == FinishReason::Length && !calls.is_empty() {
+            // The last call may be half of one that happens to be whole JSON.
+            return Err(ProviderError::new(Code::TRUNCATED_TOOL_CALL));
+        }
+        Ok(Turn { text: self.text, calls, usage: self.usage, finish, native: None })
     }
 
     /// Errors, usage, and the choice if there is one. The last report of usage counts: servers that send more than one

@@ -63,10 +63,11 @@ fn split(text: &str) -> Option<Parts<'_>> {
     Some(Parts { n: number(n)?, at: moment, prev: prev.parse().ok()?, record })
 }
 
-/// Whether these bytes may be the beginning of a first line, or the blocks that a crash left empty in its place.
+/// Whether these bytes may be the beginning of a first line, with the blocks after it that a crash left empty.
 /// A file without a single whole line is touched only if this holds: it might be anything.
 pub(crate) fn may_begin_a_file(tail: &[u8]) -> bool {
     const BEGINNING: &[u8] = br#"{"n":1,"at":""#;
-    let common = tail.len().min(BEGINNING.len());
-    tail[..common] == BEGINNING[..common] || tail.iter().all(|byte| *byte == 0)
+    let written = tail.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let common = written.min(BEGINNING.len());
+    tail[..common] == BEGINNING[..common]
 }

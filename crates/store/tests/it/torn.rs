@@ -60,8 +60,11 @@ fn empty_blocks_and_an_unreadable_last_line_are_torn() {
         assert_eq!(disk.aside(), tail);
         assert!(oracle(&disk.bytes()).is_ok());
     }
-    let disk = Disk::with(&[0; 5000]);
-    assert_eq!(open(&disk).unwrap().1.torn_bytes, Some(5000));
+    // In the place of the first line there is nothing before it that says what the file is.
+    for end in 0..whole.iter().position(|b| *b == b'\n').unwrap() {
+        let disk = Disk::with(&[&whole[..end], &[0; 5]].concat());
+        assert_eq!(open(&disk).unwrap().1.torn_bytes, Some(end as u64 + 5), "cut at {end}");
+    }
 }
 
 /// `audit.file` may name anything by mistake; what is no audit file is left alone.

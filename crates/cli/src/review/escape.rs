@@ -1,0 +1,250 @@
+//! Makes text from outside safe and honest on a terminal (design 7; scenarios K1, K3, K5, K13).
+//!
+//! What could move the cursor, hide, reorder or look like nothing is shown as an escape such as `\u{202e}`; a long
+//! run of one such character, or of blanks, is shown once with its count, as `·×3000`. The result is exact: `\` in
+//! quoted text is always doubled, and a `·` or `×` that could be taken for one of ours is itself escaped.
+
+use unicode_general_category::{GeneralCategory, get_general_category};
+use unicode_width::UnicodeWidthChar;
+
+/// More blanks in a row than this are counted instead of shown.
+const MAX_BLANKS: usize = 16;
+/// More equal escapes in a row than this are counted instead of shown.
+const MAX_ESCAPES: usize = 4;
+/// Marks on one letter: no language needs more, and a flood of them paints over its neighbours.
+const MAX_MARKS: usize = 2;
+
+/// Which characters the terminal can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Charset {
+    /// UTF-8.
+    Utf8,
+    /// Everything else is escaped: in other encodings the bytes of UTF-8 may be control codes (K1, U+009B).
+    Ascii,
+}
+
+/// How the text is marked off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Quoting {
+    /// Between `"`: as in JSON, `"` and `\` are escaped.
+    Quoted,
+    /// In running text.
+    Bare,
+}
+
+/// What stays together on a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Atom {
+    /// Printable text.
+    pub(crate) text: String,
+    /// Columns that it takes.
+    pub(crate) width: usize,
+    pub(crate) kind: AtomKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtomKind {
+    /// The character itself.
+    Shown,
+    /// Written by us in place of a character.
+    Escape,
+    /// As `Escape`, for a line break: what follows stands on a line of its own.
+    Break,
+}
+
+/// Splits text into atoms.
+pub(crate) fn atoms(text: &str, quoting: Quoting, charset: Charset) -> Vec<Atom> {
+    let mut out: Vec<Atom> = Vec::with_capacity(text.len());
+    let mut marks = 0;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let mut times = 1;
+        let mut rest = chars.clone();
+        while rest.next_if_eq(&c).is_some() {
+            times += 1;
+        }
+        marks = if is_mark(c) { marks + 1 } else { 0 };
+        let after_ours = out.last().is_some_and(|atom| atom.kind != AtomKind::Shown);
+        let form = form(c, chars.peek().copied(), Context { quoting, charset, marks, after_ours });
+        let (unit, kind, limit) = match form {
+            Form::Shown if c == ' ' => ("·".to_owned(), AtomKind::Shown, MAX_BLANKS),
+            Form::Shown => (String::new(), AtomKind::Shown, usize::MAX),
+            Form::Escape(unit) if c == '\n' => (unit, AtomKind::Break, MAX_ESCAPES),
+            Form::Escape(unit) => (unit, AtomKind::Escape, MAX_ESCAPES),
+        };
+        if times > limit {
+            let unit = if charset == Charset::Ascii && c == ' ' { r"\u{20}" } else { &unit };
+            let kind = if kind == AtomKind::Shown { AtomKind::Escape } else { kind };
+            let sign = if charset == Charset::Ascii { "*" } else { "×" };
+            out.push(atom(format!("{unit}{sign}{times}"), kind));
+            chars = rest;
+        } else if kind == AtomKind::Shown {
+            out.push(atom(c.to_string(), kind));
+        } else {
+            out.push(atom(unit, kind));
+        }
+    }
+    out
+}
+
+/// The text on one line, safe to print.
+pub(crate) fn inline(text: &str) -> String {
+    atoms(text, Quoting::Bare, Charset::Utf8).into_iter().map(|atom| atom.text).collect()
+}
+
+struct Context {
+    quoting: Quoting,
+    charset: Charset,
+    /// How many marks stand on the letter, this one included.
+    marks: usize,
+    after_ours: bool,
+}
+
+enum Form {
+    Shown,
+    Escape(String),
+}
+
+fn form(c: char, next: Option<char>, context: Context) -> Form {
+    let code = || Form::Escape(format!("\\u{{{:x}}}", u32::from(c)));
+    match c {
+        '"' | '\\' if context.quoting == Quoting::Quoted => Form::Escape(format!("\\{c}")),
+        '\n' => Form::Escape("\\n".into()),
+        '\r' => Form::Escape("\\r".into()),
+        '\t' => Form::Escape("\\t".into()),
+        // Only we write a count behind a sign of ours.
+        '×' if context.after_ours => code(),
+        '*' if context.after_ours && context.charset == Charset::Ascii => code(),
+        '·' if next == Some('×') => code(),
+        ' '..='~' => Form::Shown,
+        _ if context.charset == Charset::Ascii || is_unseen(c) => code(),
+        _ if is_mark(c) && (context.marks > MAX_MARKS || context.after_ours) => code(),
+        _ => Form::Shown,
+    }
+}
+
+/// Characters that a terminal obeys, or that a person cannot see or tell from a blank.
+fn is_unseen(c: char) -> bool {
+    use GeneralCategory as Is;
+    let category = matches!(
+        get_general_category(c),
+        Is::Control
+            | Is::Format
+            | Is::Surrogate
+            | Is::PrivateUse
+            | Is::Unassigned
+            | Is::LineSeparator
+            | Is::ParagraphSeparator
+            | Is::SpaceSeparator
+    );
+    // Ignorable by default but in another category, and the blank Braille pattern.
+    let ignorable = matches!(c,
+        '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{2800}'
+        | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{1d159}' | '\u{e0000}'..='\u{e0fff}');
+    category || ignorable
+}
+
+fn is_mark(c: char) -> bool {
+    use GeneralCategory as Is;
+    matches!(get_general_category(c), Is::NonspacingMark | Is::EnclosingMark)
+}
+
+fn atom(text: String, kind: AtomKind) -> Atom {
+    let width = text.chars().map(|c| c.width().unwrap_or(1)).sum();
+    Atom { text, width, kind }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quoted(text: &str) -> String {
+        atoms(text, Quoting::Quoted, Charset::Utf8).into_iter().map(|atom| atom.text).collect()
+    }
+
+    // K1, K3, K5, K13.
+    #[test]
+    fn nothing_hides() {
+        for (text, shown) in [
+            ("plain text, no tricks: {}[]", "plain text, no tricks: {}[]"),
+            ("Grüße, 東京, עברית", "Grüße, 東京, עברית"),
+            ("ls\r\u{1b}[2K\u{1b}[1Arm -rf /", r"ls\r\u{1b}[2K\u{1b}[1Arm -rf /"),
+            ("\u{1b}]8;;http://x\u{7}y\u{8}\u{7f}\0", r"\u{1b}]8;;http://x\u{7}y\u{8}\u{7f}\u{0}"),
+            ("\u{9b}2J\u{85}", r"\u{9b}2J\u{85}"),
+            ("abc\u{202e}fed\u{2066}\u{61c}", r"abc\u{202e}fed\u{2066}\u{61c}"),
+            ("a\u{200b}b\u{feff}c\u{ad}d\u{115f}e\u{3164}f", r"a\u{200b}b\u{feff}c\u{ad}d\u{115f}e\u{3164}f"),
+            ("\u{e0100}\u{e0041}\u{fe0f}\u{ffa0}\u{34f}", r"\u{e0100}\u{e0041}\u{fe0f}\u{ffa0}\u{34f}"),
+            ("a\u{2028}b\u{2029}c\u{a0}d\u{3000}e\u{2800}", r"a\u{2028}b\u{2029}c\u{a0}d\u{3000}e\u{2800}"),
+            ("\u{e000}\u{fffe}\u{378}\u{10ffff}", r"\u{e000}\u{fffe}\u{378}\u{10ffff}"),
+            ("say \"hi\" \\u{202e}", r#"say \"hi\" \\u{202e}"#),
+            ("one\n\ttwo", r"one\n\ttwo"),
+        ] {
+            assert_eq!(quoted(text), shown);
+        }
+    }
+
+    // K5: a flood is counted, so that what follows it is near.
+    #[test]
+    fn floods_are_counted() {
+        let flood = |c: char, times: usize| format!("a{}z", c.to_string().repeat(times));
+        for (text, shown) in [
+            (flood(' ', 16), flood(' ', 16)),
+            (flood(' ', 17), "a·×17z".into()),
+            (flood(' ', 3000) + "&& rm -rf ~", "a·×3000z&& rm -rf ~".into()),
+            (flood('\n', 4), r"a\n\n\n\nz".into()),
+            (flood('\n', 5), r"a\n×5z".into()),
+            (flood('\t', 40), r"a\t×40z".into()),
+            (flood('\u{200b}', 500), r"a\u{200b}×500z".into()),
+        ] {
+            assert_eq!(quoted(&text), shown);
+        }
+    }
+
+    // K3: two marks are a letter of some language, five hundred are paint.
+    #[test]
+    fn marks_beyond_two_are_escaped() {
+        assert_eq!(quoted("e\u{301}\u{323}x"), "e\u{301}\u{323}x");
+        assert_eq!(quoted("e\u{301}\u{323}\u{300}x"), "e\u{301}\u{323}\\u{300}x");
+        let flood = "\u{301}".repeat(500);
+        let shown = quoted(&format!("e{flood}x"));
+        assert_eq!(shown, "e\u{301}\u{301}\\u{301}×498x");
+        // On an escape a mark would change how the escape looks.
+        assert_eq!(quoted("\u{202e}\u{301}"), r"\u{202e}\u{301}");
+    }
+
+    // Law 3: no two texts look alike because of what we write.
+    #[test]
+    fn our_own_signs_cannot_be_forged() {
+        let forgeries = [
+            ("·×3000".to_owned(), " ".repeat(3000)),
+            ("\n×5".to_owned(), "\n".repeat(5)),
+            ("\u{202e}×9".to_owned(), "\u{202e}".repeat(9)),
+            (r"\u{202e}".to_owned(), "\u{202e}".to_owned()),
+            (r"\n".to_owned(), "\n".to_owned()),
+            (" ".repeat(17) + "×2", " ".repeat(17)),
+        ];
+        for (forged, real) in forgeries {
+            let (forged, real) = (quoted(&forged), quoted(&real));
+            assert!(forged != real && !forged.starts_with(&format!("{real}×")), "{forged} against {real}");
+        }
+        assert_eq!(quoted("3·4 × 5"), "3·4 × 5");
+    }
+
+    // K1: the bytes of UTF-8 hold C1 controls for a terminal of another encoding.
+    #[test]
+    fn a_terminal_without_utf8_gets_ascii() {
+        let shown: String =
+            atoms(&format!("ś{} *é*", " ".repeat(20)), Quoting::Quoted, Charset::Ascii)
+                .into_iter()
+                .map(|atom| atom.text)
+                .collect();
+        assert_eq!(shown, r"\u{15b}\u{20}*21\u{2a}\u{e9}\u{2a}");
+        assert!(shown.is_ascii());
+    }
+
+    #[test]
+    fn width_counts_columns() {
+        let width = |text| atoms(text, Quoting::Bare, Charset::Utf8).iter().map(|atom| atom.width).sum::<usize>();
+        assert_eq!((width("ab"), width("東京"), width("e\u{301}"), width("\u{202e}")), (2, 4, 1, 8));
+    }
+}

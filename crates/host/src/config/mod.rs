@@ -1,0 +1,166 @@
+//! The configuration file, version 1 (contract 6.1): strict everywhere, and every error names its field.
+//!
+//! Configuration installs no tools, callbacks or audit sinks; those are given in code
+//! ([`configured_driver`](crate::configured_driver)). Secrets stand in it by reference only and are read with it, so
+//! that a wrong reference is found at start.
+
+mod file;
+mod providers;
+mod reader;
+mod secrets;
+mod sections;
+mod tokens;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use countersign_approval_core::json::{Document, Exact, Gate};
+use countersign_driver::{IdlePause, RunLimits};
+use url::Url;
+
+use crate::error::StartError;
+use crate::options::{Concurrency, Options, Token};
+
+pub(crate) use providers::ProviderConfig;
+use reader::Object;
+use secrets::Secrets;
+
+/// Members of the contract's configuration that this version does not serve: refused by name, so that nobody
+/// believes that they are in force.
+const NOT_SERVED: &[&str] = &[
+    "tls",
+    "applicationTools",
+    "operations",
+    "resources",
+    "usage",
+    "usageLog",
+    "usagestat",
+    "context",
+    "sessions",
+    "jobs",
+    "retrieval",
+    "management",
+    "connections",
+];
+
+/// A host's configuration, read and checked, with its secrets. `Debug` shows none of them.
+#[derive(Debug)]
+pub struct HostConfig {
+    listen: Listen,
+    client_url: Option<Url>,
+    pub(crate) providers: Vec<ProviderConfig>,
+    tokens: Vec<Token>,
+    pub(crate) approvals: Option<Approvals>,
+    pub(crate) limits: RunLimits,
+    allowed_origins: Vec<String>,
+    concurrency: Concurrency,
+}
+
+#[derive(Debug)]
+struct Listen {
+    host: String,
+    port: u16,
+}
+
+/// `approvals`: its presence switches interactive review on.
+#[derive(Debug)]
+pub(crate) struct Approvals {
+    pub(crate) idle_pause: IdlePause,
+    pub(crate) limits: countersign_approval_core::registry::Limits,
+}
+
+impl HostConfig {
+    /// Reads a configuration file. Relative paths in it resolve against its directory.
+    ///
+    /// # Errors
+    /// [`StartError`]: `INVALID_CONFIG`, or the more special code of contract 6.1, with the field and the reason.
+    pub fn load(path: &Path) -> Result<Self, StartError> {
+        Self::load_with_extensions(path, &[]).map(|(config, _)| config)
+    }
+
+    /// As [`HostConfig::load`], for a program that keeps top-level members of its own in the same file: those that
+    /// `names` lists are taken out as they are written, and the rest is read strictly.
+    ///
+    /// # Errors
+    /// As [`HostConfig::load`].
+    pub fn load_with_extensions(
+        path: &Path,
+        names: &[&str],
+    ) -> Result<(Self, BTreeMap<String, Exact>), StartError> {
+        let text = file::read(path)?;
+        let base = path.parent().unwrap_or_else(|| Path::new(""));
+        Self::parse_with_extensions(&text, base, names)
+    }
+
+    /// Reads a configuration text. Relative paths in it resolve against `base`.
+    ///
+    /// # Errors
+    /// As [`HostConfig::load`].
+    pub fn parse(text: &str, base: &Path) -> Result<Self, StartError> {
+        Self::parse_with_extensions(text, base, &[]).map(|(config, _)| config)
+    }
+
+    /// As [`HostConfig::load_with_extensions`], from a text.
+    ///
+    /// # Errors
+    /// As [`HostConfig::load`].
+    pub fn parse_with_extensions(
+        text: &str,
+        base: &Path,
+        names: &[&str],
+    ) -> Result<(Self, BTreeMap<String, Exact>), StartError> {
+        let document = Document::parse(text).map_err(|refused| StartError::Text(refused.to_string()))?;
+        let mut top = Object::top(document.root())?;
+        let mut extensions = BTreeMap::new();
+        for name in names {
+            if let Some(field) = top.optional(name) {
+                let value = field.node().to_exact(Gate::OUTPUT);
+                extensions
+                    .insert((*name).to_owned(), value.map_err(|refused| field.invalid(refused.to_string()))?);
+            }
+        }
+        let config = Self::read(top, &Secrets::new(base))?;
+        Ok((config, extensions))
+    }
+
+    fn read(mut top: Object<'_>, secrets: &Secrets<'_>) -> Result<Self, StartError> {
+        let version = top.required("version")?;
+        if version.integer(i64::MIN..=i64::MAX)? != 1 {
+            return Err(version.invalid("expected 1"));
+        }
+        top.refuse(NOT_SERVED)?;
+        let listen = sections::listen(top.optional("listen"))?;
+        let client_url = top.optional("clientUrl").map(|field| sections::client_url(&field)).transpose()?;
+        let providers = providers::read(&top.required("providers")?, secrets)?;
+        let tokens = tokens::read(&top.required("tokens")?, &providers, secrets)?;
+        let approvals = top.optional("approvals").map(|field| sections::approvals(&field)).transpose()?;
+        let limits = sections::limits(top.optional("limits"))?;
+        let allowed_origins = sections::allowed_origins(top.optional("allowedOrigins"))?;
+        let concurrency = sections::concurrency(top.optional("concurrency"))?;
+        top.finish()?;
+        Ok(Self { listen, client_url, providers, tokens, approvals, limits, allowed_origins, concurrency })
+    }
+
+    /// What [`serve`](crate::serve()) takes.
+    pub fn options(&self) -> Options {
+        let token = |token: &Token| Token {
+            token: token.token.clone(),
+            subject: token.subject.clone(),
+            providers: token.providers.clone(),
+            tools: token.tools.clone(),
+            approve_tools: token.approve_tools.clone(),
+        };
+        Options {
+            host: self.listen.host.clone(),
+            port: self.listen.port,
+            tokens: self.tokens.iter().map(token).collect(),
+            allowed_origins: self.allowed_origins.clone(),
+            concurrency: self.concurrency,
+        }
+    }
+
+    /// `clientUrl`: where clients reach the host, for a program that tells them.
+    pub const fn client_url(&self) -> Option<&Url> {
+        self.client_url.as_ref()
+    }
+}

@@ -1,0 +1,55 @@
+//! From a configuration and what only code can give to a driver (contract 6.1, 6.3).
+
+use std::fmt;
+use std::sync::Arc;
+
+use countersign_approval_core::audit::AuditSink;
+use countersign_driver::{ApprovalSettings, Approve, Driver, Tool};
+
+use crate::config::HostConfig;
+use crate::error::StartError;
+
+/// What configuration cannot install. Nothing by default.
+#[derive(Default)]
+pub struct Extras {
+    /// The tools. A run can use one only if its token and its request name it.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// A check of gated calls by rule, asked before any person is (contract 4.3).
+    pub approve: Option<Arc<dyn Approve>>,
+    /// Where the records of reviews go; used if the configuration switches `approvals` on. Without it nothing is
+    /// recorded.
+    pub on_approval_audit: Option<Arc<dyn AuditSink>>,
+}
+
+impl fmt::Debug for Extras {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Extras")
+            .field("tools", &self.tools.iter().map(|tool| &tool.spec().name).collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Builds the driver that a configuration describes.
+///
+/// # Errors
+/// [`StartError::Driver`] if the tools cannot be registered, as when two have one name.
+pub fn configured_driver(config: &HostConfig, extras: Extras) -> Result<Driver, StartError> {
+    let mut builder = Driver::builder().limits(config.limits);
+    for provider in &config.providers {
+        builder = builder.provider(provider.provider());
+    }
+    for tool in extras.tools {
+        builder = builder.tool(tool);
+    }
+    if let Some(approve) = extras.approve {
+        builder = builder.approve(approve);
+    }
+    if let Some(approvals) = &config.approvals {
+        builder = builder.approvals(ApprovalSettings {
+            idle_pause: approvals.idle_pause,
+            limits: approvals.limits,
+            sink: extras.on_approval_audit,
+        });
+    }
+    Ok(builder.build()?)
+}

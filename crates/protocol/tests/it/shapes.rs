@@ -1,0 +1,220 @@
+//! Every shape as it stands on the wire (contract 2.2, 3.3, 4.2), and what was written is read back as it was
+//! (scenario E7).
+
+use std::sync::Arc;
+
+use countersign_approval_core::json::Exact;
+use countersign_approval_core::review::Outcome;
+use countersign_protocol::code::{Code, ErrorInfo};
+use countersign_protocol::event::{Decoded, Event, EventBody, FinishReason, Phase, RunResult, Usage};
+use countersign_protocol::sse::{HEARTBEAT, encode_frame};
+use countersign_protocol::stream::Expectation;
+use expect_test::{Expect, expect};
+
+use crate::support::*;
+
+#[track_caller]
+fn check(body: EventBody, expected: Expect) {
+    let event = event(6, body);
+    let text = event.to_json();
+    let payload = text
+        .strip_prefix(&format!(
+            r#"{{"type":"{}","runId":"{RUN}","sequence":6,"timestamp":"2026-01-02T03:04:05.678Z","#,
+            event.type_name()
+        ))
+        .expect("the envelope comes first, in the contract's order");
+    expected.assert_eq(payload);
+    assert!(!text.contains(['\n', '\r']), "an event is one line");
+    let back = Event::decode(&text, &Expectation::own_log()).unwrap();
+    assert_eq!(back, Decoded::Event(event));
+    let Decoded::Event(back) = back else { panic!() };
+    assert_eq!(back.to_json(), text, "byte for byte");
+}
+
+#[test]
+fn run_events() {
+    check(
+        EventBody::RunStarted { provider: provider(), model: model() },
+        expect![[r#""provider":"mock","model":"demo"}"#]],
+    );
+    check(EventBody::StepStarted { step: 1 }, expect![[r#""step":1}"#]]);
+    check(
+        EventBody::TextDelta { text: "a\nb\r\"\\\u{0}\u{2028}🌍".to_owned() },
+        expect![[r#""text":"a\nb\r\"\\\u0000 🌍"}"#]],
+    );
+    check(EventBody::RunProgress { phase: Phase::Context }, expect![[r#""phase":"context"}"#]]);
+    check(
+        EventBody::RunFailed { error: ErrorInfo::new(Code::APPROVAL_DENIED) },
+        expect![[
+            r#""error":{"code":"APPROVAL_DENIED","message":"A person refused the call.","retryable":false}}"#
+        ]],
+    );
+    check(
+        EventBody::RunCancelled { error: ErrorInfo::new(Code::CANCELLED).uncertain() },
+        expect![[
+            r#""error":{"code":"CANCELLED","message":"The run was cancelled.","retryable":false,"outcome":"uncertain"}}"#
+        ]],
+    );
+}
+
+/// Counts have no decimal point, unknown is absent (contract 2.2, 3.1).
+#[test]
+fn usage_and_results() {
+    check(
+        EventBody::UsageReported { step: 2, usage: Usage::default() },
+        expect![[r#""step":2,"usage":{}}"#]],
+    );
+    let usage = Usage {
+        input_tokens: Some(9_007_199_254_740_991),
+        output_tokens: Some(0),
+        cached_input_tokens: Some(1),
+        reasoning_tokens: Some(2),
+        cost_usd: Some(0.25),
+        api_equivalent_cost_usd: Some(1.0),
+    };
+    check(
+        EventBody::UsageReported { step: 2, usage },
+        expect![[
+            r#""step":2,"usage":{"inputTokens":9007199254740991,"outputTokens":0,"cachedInputTokens":1,"reasoningTokens":2,"costUsd":0.25,"apiEquivalentCostUsd":1.0}}"#
+        ]],
+    );
+    let result = RunResult {
+        run_id: run(),
+        provider: provider(),
+        model: model(),
+        text: "done".to_owned(),
+        usage,
+        steps: 2,
+        finish_reason: FinishReason::Length,
+        output: Some(output("[1.0,null]")),
+    };
+    check(
+        EventBody::RunCompleted { result: Box::new(result) },
+        expect![[
+            r#""result":{"runId":"6f0c2d1e-5a4b-4c3d-8e2f-0123456789ab","provider":"mock","model":"demo","text":"done","usage":{"inputTokens":9007199254740991,"outputTokens":0,"cachedInputTokens":1,"reasoningTokens":2,"costUsd":0.25,"apiEquivalentCostUsd":1.0},"steps":2,"finishReason":"length","output":[1.0,null]}}"#
+        ]],
+    );
+}
+
+/// Costs are read to the nearest double, whatever features serde_json was built with (law 3).
+#[test]
+fn costs_survive_the_wire() {
+    let usage = Usage { cost_usd: Some(98_316_503.085_308_39), ..Usage::default() };
+    let text = serde_json::to_string(&usage).unwrap();
+    assert_eq!(countersign_protocol::decode::<Usage>(&text).unwrap(), usage);
+    for refused in ["-0.01", "1e400", "\"1\"", "null", "true", "[1]"] {
+        assert!(
+            countersign_protocol::decode::<Usage>(&format!(r#"{{"costUsd":{refused}}}"#)).is_err(),
+            "{refused}"
+        );
+    }
+}
+
+/// An amount that the protocol cannot carry is not known to a reader; it is never null, rounded or cut (law 3).
+#[test]
+fn amounts_that_cannot_be_carried_are_left_out() {
+    for cost in [f64::NAN, f64::INFINITY, -1.0] {
+        let usage = Usage { input_tokens: Some(1 << 53), cost_usd: Some(cost), ..Usage::default() };
+        assert_eq!(serde_json::to_string(&usage).unwrap(), "{}");
+    }
+}
+
+/// Arguments and outputs are sent in the author's own tokens (design 3).
+#[test]
+fn calls() {
+    check(
+        EventBody::ToolCalled { call: call(r#"{ "b": 1.0, "a": [1e0, "\u0041"] }"#) },
+        expect![[r#""call":{"id":"call-1","name":"write","arguments":{"b":1.0,"a":[1e0,"\u0041"]}}}"#]],
+    );
+    check(
+        EventBody::ToolCompleted { call_id: call_id(), output: output("9007199254740993") },
+        expect![[r#""callId":"call-1","output":9007199254740993}"#]],
+    );
+    check(
+        EventBody::ToolCompleted { call_id: call_id(), output: output("null") },
+        expect![[r#""callId":"call-1","output":null}"#]],
+    );
+}
+
+#[test]
+fn reviews() {
+    check(
+        requested(r#"{"k":[1,2]}"#),
+        expect![[
+            r#""approval":{"approvalId":"0b1d2c3e-5a4b-4c3d-8e2f-0123456789ab","runId":"6f0c2d1e-5a4b-4c3d-8e2f-0123456789ab","call":{"id":"call-1","name":"write","arguments":{"k":[1,2]}},"requestedAt":"2026-01-02T03:04:05.677Z","idlePolicy":"pause"}}"#
+        ]],
+    );
+    let mut approval = approval(r#"{"k":[1,2]}"#);
+    approval.expires_at = Some(at(60_000));
+    let digest = Some(approval.call.digest());
+    check(
+        EventBody::ApprovalRequested { approval: Arc::new(approval), digest },
+        expect![[
+            r#""approval":{"approvalId":"0b1d2c3e-5a4b-4c3d-8e2f-0123456789ab","runId":"6f0c2d1e-5a4b-4c3d-8e2f-0123456789ab","call":{"id":"call-1","name":"write","arguments":{"k":[1,2]}},"requestedAt":"2026-01-02T03:04:05.677Z","idlePolicy":"pause","expiresAt":"2026-01-02T03:05:05.678Z","digest":"sha256:65478457f5183fd2046d5ec729feae6dfeb5c34fd316b6567b3ff9e92a4ed223"}}"#
+        ]],
+    );
+    for (outcome, word) in [
+        (Outcome::Approved, "approved"),
+        (Outcome::Denied, "denied"),
+        (Outcome::Cancelled, "cancelled"),
+        (Outcome::Expired, "expired"),
+    ] {
+        let event = event(7, EventBody::ApprovalResolved { resolution: resolution(outcome) });
+        let text = event.to_json();
+        assert!(text.ends_with(&format!(
+            r#""resolution":{{"approvalId":"{APPROVAL}","runId":"{RUN}","callId":"call-1","outcome":"{word}","decidedAt":"2026-01-02T03:04:05.678Z"}}}}"#
+        )));
+        assert_eq!(Event::decode(&text, &Expectation::own_log()).unwrap(), Decoded::Event(event));
+    }
+}
+
+/// The hand-written encoder says what the types say about themselves, so that no member is forgotten in one of them.
+#[test]
+fn encoder_agrees_with_serde() {
+    let mut approval = approval(r#"{"k":[1,2]}"#);
+    approval.expires_at = Some(at(1));
+    let own = serde_json::to_string(&approval).unwrap();
+    let sent =
+        event(1, EventBody::ApprovalRequested { approval: Arc::new(approval), digest: None }).to_json();
+    assert!(sent.contains(&format!(r#""approval":{own}}}"#)));
+
+    let result = RunResult {
+        run_id: run(),
+        provider: provider(),
+        model: model(),
+        text: String::new(),
+        usage: Usage::default(),
+        steps: 1,
+        finish_reason: FinishReason::Stop,
+        output: Some(Exact::empty_object()),
+    };
+    let own = serde_json::to_string(&result).unwrap();
+    assert_eq!(countersign_protocol::decode::<RunResult>(&own).unwrap(), result);
+    let sent = event(1, EventBody::RunCompleted { result: Box::new(result) }).to_json();
+    assert!(sent.contains(&format!(r#""result":{own}}}"#)));
+}
+
+/// Contract 1.8: line feeds only, `id`, `event`, `data`, an empty line.
+#[test]
+fn frames() {
+    let mut out = Vec::new();
+    encode_frame(&event(6, EventBody::StepStarted { step: 1 }), &mut out);
+    out.extend_from_slice(HEARTBEAT);
+    expect![[r#"
+        id: 6
+        event: step.started
+        data: {"type":"step.started","runId":"6f0c2d1e-5a4b-4c3d-8e2f-0123456789ab","sequence":6,"timestamp":"2026-01-02T03:04:05.678Z","step":1}
+
+        : heartbeat
+
+    "#]]
+    .assert_eq(std::str::from_utf8(&out).unwrap());
+}
+
+#[test]
+fn terminal_events() {
+    let error = ErrorInfo::new(Code::CANCELLED);
+    assert!(EventBody::RunFailed { error: error.clone() }.is_terminal());
+    assert!(event(1, EventBody::RunCancelled { error }).is_terminal());
+    assert!(!requested("{}").is_terminal());
+}
