@@ -1,8 +1,8 @@
 //! Fakes for the tests of Countersign. Not published.
 //!
 //! [`FakeClock`] is a wall clock that a test can set while its monotonic part follows tokio's (paused) time;
-//! [`CountingIds`] gives the same ids in every run; [`RecordingSink`] keeps audit records and can be told to fail. With the
-//! feature `client`, `MemoryTransport` joins the real client to a real host without a network.
+//! [`CountingIds`] gives the same ids in every run; [`RecordingSink`] keeps audit records and can be told to fail.
+//! With the feature `client`, `MemoryTransport` joins the real client to a real host without a network.
 
 #![allow(clippy::panic, reason = "a fake sink panics when it is told to")]
 

@@ -135,3 +135,11 @@ fn it_reads_inside_another_object() {
     let error = serde_json::from_str::<File>(&text.replace("\"id\":\"c\",", "")).err().unwrap();
     assert!(error.to_string().contains("default[0].calls[0].id: is required"), "{error}");
 }
+
+/// The example of the documentation is a configuration.
+#[test]
+fn the_documented_example_reads() {
+    let page = include_str!("../../../../docs/providers.md");
+    let example = page.split("```json").nth(1).unwrap().split("```").next().unwrap();
+    ScriptedConfig::parse(example).unwrap();
+}

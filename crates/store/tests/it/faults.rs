@@ -3,11 +3,11 @@
 use std::error::Error as _;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
+use std::sync::Arc;
 
 use countersign_approval_core::audit::AuditSink;
 use countersign_store::Error;
 use countersign_store::audit_file::{AuditFile, AuditIo};
-use std::sync::Arc;
 
 use crate::memory::{Disk, Fault};
 use crate::support::{Rng, Ticks, open, oracle, requested_with, tagged};

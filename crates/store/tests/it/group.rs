@@ -1,4 +1,4 @@
-//! Group commit: concurrent records share a sync and keep their order (issue of the foundation, P7, J11).
+//! Group commit: concurrent records share a sync and keep their order (law 2, design 4).
 
 use std::sync::Arc;
 use std::thread;

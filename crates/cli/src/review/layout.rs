@@ -1,0 +1,296 @@
+//! Lays JSON and text out in lines of a given width, without changing a value (design 7).
+//!
+//! Numbers and literals stand as they are written; strings are decoded and escaped anew, so that one value has one
+//! look; what is empty says so (K13). A line break in a string is shown as `\n` and goes on in the next line.
+
+use anstyle::{AnsiColor, Style};
+use countersign_approval_core::json::{Document, Node};
+
+use super::escape::{Atom, AtomKind, Charset, Quoting, atoms};
+
+/// How escapes look where there are colours.
+pub(crate) const ESCAPE: Style = AnsiColor::Yellow.on_default().bold();
+/// How our own remarks look.
+pub(crate) const DIM: Style = Style::new().dimmed();
+
+/// One line, with styles in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) text: String,
+    /// Characters of the value that it shows, counted as shown.
+    pub(crate) chars: usize,
+}
+
+/// The value of a JSON text in lines of at most `width` columns (at least [`MIN_WIDTH`]).
+pub(crate) fn json(text: &str, width: usize, charset: Charset) -> Vec<Line> {
+    let mut flow = Flow::new(width, charset);
+    match Document::parse(text) {
+        Ok(document) => flow.value(document.root(), 0),
+        // Only JSON that passed a gate comes here; anything else is still shown, as text.
+        Err(_) => flow.atoms(&atoms(text, Quoting::Bare, charset), 0),
+    }
+    flow.finish()
+}
+
+/// A string, quoted and escaped, in lines of at most `width` columns; `lead` stands before it.
+pub(crate) fn string(lead: &str, text: &str, width: usize, charset: Charset) -> Vec<Line> {
+    let mut flow = Flow::new(width, charset);
+    flow.ours(lead);
+    flow.string(text, lead.chars().count());
+    flow.finish()
+}
+
+/// The least width that is laid out for: the longest escape with its count fits.
+pub(crate) const MIN_WIDTH: usize = 18;
+
+struct Flow {
+    lines: Vec<Line>,
+    current: Line,
+    column: usize,
+    /// Nothing but indentation stands in the current line.
+    fresh: bool,
+    width: usize,
+    charset: Charset,
+}
+
+impl Flow {
+    fn new(width: usize, charset: Charset) -> Self {
+        let width = width.max(MIN_WIDTH);
+        Self { lines: Vec::new(), current: Line::default(), column: 0, fresh: true, width, charset }
+    }
+
+    fn finish(mut self) -> Vec<Line> {
+        self.lines.push(self.current);
+        self.lines
+    }
+
+    fn value(&mut self, node: Node<'_>, indent: usize) {
+        if let Some(text) = node.as_str() {
+            return self.string(&text, indent);
+        }
+        let (open, close, count) = match (node.as_object(), node.as_array()) {
+            (Some(members), _) => ("{", "}", members.count()),
+            (_, Some(elements)) => ("[", "]", elements.count()),
+            (None, None) => return self.atoms(&atoms(node.raw(), Quoting::Bare, self.charset), indent),
+        };
+        if count == 0 {
+            self.token(&format!("{open}{close}"), indent);
+            return self.remark(" (empty)");
+        }
+        if let Some(line) = self.on_one_line(node)
+            && self.column + line.iter().map(|atom| atom.width).sum::<usize>() < self.width
+        {
+            return self.atoms(&line, indent);
+        }
+        self.token(open, indent);
+        let inner = indent + 2;
+        let mut left = count;
+        let mut after = |flow: &mut Self| {
+            left -= 1;
+            if left > 0 {
+                flow.token(",", inner);
+            }
+        };
+        if let Some(members) = node.as_object() {
+            for (key, value) in members {
+                self.newline(inner);
+                self.string(&key, inner);
+                self.token(": ", inner);
+                self.value(value, inner);
+                after(self);
+            }
+        }
+        if let Some(elements) = node.as_array() {
+            for value in elements {
+                self.newline(inner);
+                self.value(value, inner);
+                after(self);
+            }
+        }
+        self.newline(indent);
+        self.token(close, indent);
+    }
+
+    /// An array of plain values, if nothing in it needs a line or a remark of its own.
+    fn on_one_line(&self, node: Node<'_>) -> Option<Vec<Atom>> {
+        let mut line = vec![shown("[")];
+        for (at, value) in node.as_array()?.enumerate() {
+            if value.as_object().is_some() || value.as_array().is_some() || at > self.width {
+                return None;
+            }
+            if at > 0 {
+                line.push(shown(", "));
+            }
+            match value.as_str() {
+                Some(text) if text.is_empty() || text.len() > 4 * self.width || text.contains('\n') => return None,
+                Some(text) => {
+                    line.push(shown("\""));
+                    line.extend(atoms(&text, Quoting::Quoted, self.charset));
+                    line.push(shown("\""));
+                }
+                None => line.extend(atoms(value.raw(), Quoting::Bare, self.charset)),
+            }
+        }
+        line.push(shown("]"));
+        Some(line)
+    }
+
+    fn string(&mut self, text: &str, indent: usize) {
+        if text.is_empty() {
+            self.token("\"\"", indent);
+            return self.remark(" (empty)");
+        }
+        self.token("\"", indent);
+        self.atoms(&atoms(text, Quoting::Quoted, self.charset), indent);
+        self.token("\"", indent);
+    }
+
+    fn token(&mut self, text: &str, indent: usize) {
+        self.atoms(&[shown(text)], indent);
+    }
+
+    fn atoms(&mut self, atoms: &[Atom], indent: usize) {
+        let mut left = atoms;
+        while let Some((atom, rest)) = left.split_first() {
+            if self.column + atom.width > self.width && !self.fresh {
+                self.newline(indent + 2);
+            }
+            self.put(atom);
+            left = rest;
+            if atom.kind == AtomKind::Break && !rest.is_empty() {
+                self.newline(indent + 2);
+            }
+        }
+    }
+
+    fn put(&mut self, atom: &Atom) {
+        self.current.chars += atom.text.chars().count();
+        self.column += atom.width;
+        self.fresh = false;
+        match atom.kind {
+            AtomKind::Shown => self.current.text.push_str(&atom.text),
+            AtomKind::Escape | AtomKind::Break => {
+                self.current.text.push_str(&format!("{ESCAPE}{}{ESCAPE:#}", atom.text));
+            }
+        }
+    }
+
+    /// What we say about a value, never confused with it: strings are quoted.
+    fn remark(&mut self, text: &str) {
+        self.current.text.push_str(&format!("{DIM}{text}{DIM:#}"));
+        self.column += text.len();
+    }
+
+    fn ours(&mut self, text: &str) {
+        self.current.text.push_str(text);
+        self.column += text.chars().count();
+    }
+
+    /// Deep nesting is not allowed to push the values out of the window; the brackets tell the depth.
+    fn newline(&mut self, indent: usize) {
+        let indent = indent.min(self.width / 3);
+        let next = Line { text: " ".repeat(indent), chars: 0 };
+        self.lines.push(std::mem::replace(&mut self.current, next));
+        self.column = indent;
+        self.fresh = true;
+    }
+}
+
+fn shown(text: &str) -> Atom {
+    Atom { text: text.to_owned(), width: text.len(), kind: AtomKind::Shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use unicode_width::UnicodeWidthStr;
+
+    use super::*;
+
+    fn plain(text: &str, width: usize) -> Vec<String> {
+        let strip = |line: Line| anstream::adapter::strip_str(&line.text).to_string();
+        json(text, width, Charset::Utf8).into_iter().map(strip).collect()
+    }
+
+    fn check(text: &str, width: usize, expected: Expect) {
+        expected.assert_eq(&plain(text, width).join("\n"));
+    }
+
+    // K11: all of it, exactly: numbers and literals in their own tokens.
+    #[test]
+    fn every_value_is_shown_as_it_is() {
+        check(
+            r#"{"title":"Clay","n":1.0,"e":1e3,"z":-0,"yes":true,"nothing":null,"to":["ann","bob",3],"deep":{"a":[{"b":1}]}}"#,
+            60,
+            expect![[r#"
+                {
+                  "title": "Clay",
+                  "n": 1.0,
+                  "e": 1e3,
+                  "z": -0,
+                  "yes": true,
+                  "nothing": null,
+                  "to": ["ann", "bob", 3],
+                  "deep": {
+                    "a": [
+                      {
+                        "b": 1
+                      }
+                    ]
+                  }
+                }"#]],
+        );
+    }
+
+    // K13.
+    #[test]
+    fn what_is_empty_says_so() {
+        check(
+            r#"{"argv":[],"path":"","env":{},"list":[""]}"#,
+            60,
+            expect![[r#"
+                {
+                  "argv": [] (empty),
+                  "path": "" (empty),
+                  "env": {} (empty),
+                  "list": [
+                    "" (empty)
+                  ]
+                }"#]],
+        );
+        check("{}", 60, expect!["{} (empty)"]);
+    }
+
+    #[test]
+    fn line_breaks_show_and_long_text_wraps_without_loss() {
+        check(
+            r#"{"body":"First line\nSecond, which is longer than the window is wide\n\n","x":"東京東京東京東京東京"}"#,
+            24,
+            expect![[r#"
+                {
+                  "body": "First line\n
+                    Second, which is lon
+                    ger than the window 
+                    is wide\n
+                    \n"
+                  "x": "東京東京東京東京東
+                    京"
+                }"#]],
+        );
+    }
+
+    // K5: no line is wider than the window, whatever stands in it, so the terminal never wraps one itself.
+    #[test]
+    fn no_line_is_too_wide() {
+        let deep = format!("{}\"{}\"{}", "[".repeat(60), "x\u{202e}東".repeat(40), "]".repeat(60));
+        let wide = format!(r#"{{"{}":"{}"}}"#, "k".repeat(300), "\u{e0100}a".repeat(99));
+        for text in [deep.as_str(), &wide, r#"["a","b",{"c":["",[],{}]}]"#] {
+            for width in [MIN_WIDTH, 40, 80] {
+                let lines = plain(text, width);
+                // A remark of ours (8 columns) is not torn off its value.
+                let widest = lines.iter().map(|line| line.width()).max().unwrap();
+                assert!(widest <= width + 8, "{widest} columns of {width}");
+            }
+        }
+    }
+}

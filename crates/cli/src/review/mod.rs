@@ -1,0 +1,13 @@
+//! What a person sees of a review, and how he answers it.
+
+mod card;
+mod escape;
+mod layout;
+mod prompt;
+mod terminal;
+
+pub(crate) use card::{Card, Extent};
+pub(crate) use escape::{Charset, inline};
+pub(crate) use layout::{DIM, ESCAPE, json};
+pub(crate) use prompt::{Prompt, Reply};
+pub(crate) use terminal::Screen;
