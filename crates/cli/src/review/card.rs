@@ -6,7 +6,7 @@
 use anstyle::Style;
 use countersign_approval_core::review::{ApprovalRequest, IdlePolicy};
 
-use super::layout::{self, DIM, Line};
+use super::layout::{self, DIM};
 use super::terminal::Screen;
 
 const BOLD: Style = Style::new().bold();
@@ -42,7 +42,7 @@ impl Card {
         let (proposal, left_out) = match (extent, screen.height) {
             (Extent::Window, Some(height)) => {
                 let room = height.saturating_sub(FRAME + id.len()).max(LEAST);
-                cut(arguments, room)
+                layout::cut(arguments, room)
             }
             (Extent::Window, None) | (Extent::Whole, _) => (arguments, 0),
         };
@@ -75,17 +75,4 @@ fn facts(approval: &ApprovalRequest) -> Vec<String> {
         fact("asked", approval.requested_at.to_string()),
         fact("until", format!("{end}; {waiting}")),
     ]
-}
-
-/// Leaves the middle out: the end is where something is hidden that should not be seen (K5).
-fn cut(lines: Vec<Line>, room: usize) -> (Vec<Line>, usize) {
-    if lines.len() <= room {
-        return (lines, 0);
-    }
-    let (head, tail) = (room / 2, room - room / 2 - 1);
-    let middle = &lines[head..lines.len() - tail];
-    let (count, chars) = (middle.len(), middle.iter().map(|line| line.chars).sum::<usize>());
-    let remark = Line { text: format!("{DIM}[{count} lines, {chars} characters not shown]{DIM:#}"), chars: 0 };
-    let shown = lines[..head].iter().cloned().chain([remark]).chain(lines[lines.len() - tail..].iter().cloned());
-    (shown.collect(), count)
 }

@@ -43,6 +43,19 @@ pub(crate) fn string(lead: &str, text: &str, width: usize, charset: Charset) -> 
 /// The least width that is laid out for: the longest escape with its count fits.
 pub(crate) const MIN_WIDTH: usize = 18;
 
+/// Leaves the middle out: the end is where something is hidden that should not be seen (K5).
+pub(crate) fn cut(lines: Vec<Line>, room: usize) -> (Vec<Line>, usize) {
+    if lines.len() <= room {
+        return (lines, 0);
+    }
+    let (head, tail) = (room / 2, room - room / 2 - 1);
+    let middle = &lines[head..lines.len() - tail];
+    let (count, chars) = (middle.len(), middle.iter().map(|line| line.chars).sum::<usize>());
+    let remark = Line { text: format!("{DIM}[{count} lines, {chars} characters not shown]{DIM:#}"), chars: 0 };
+    let shown = lines[..head].iter().cloned().chain([remark]).chain(lines[lines.len() - tail..].iter().cloned());
+    (shown.collect(), count)
+}
+
 struct Flow {
     lines: Vec<Line>,
     current: Line,

@@ -93,6 +93,8 @@ fn line(withdrawn: &PipeReader) -> Option<Reply> {
 }
 
 fn reply(line: &[u8]) -> Reply {
+    // Without its end (^D in the middle, a terminal that closes) a line was not finished.
+    let Some(line) = line.strip_suffix(b"\n") else { return Reply::Unclear };
     match line.trim_ascii() {
         b"a" => Reply::Approve,
         b"d" => Reply::Deny,
@@ -121,7 +123,7 @@ mod tests {
             ("yes\n", Reply::Unclear),
             ("approve\n", Reply::Unclear),
             ("aa\n", Reply::Unclear),
-            ("a", Reply::Approve),
+            ("a", Reply::Unclear),
             ("\u{1b}[Aa\n", Reply::Unclear),
             ("a d\n", Reply::Unclear),
         ] {

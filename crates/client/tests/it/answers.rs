@@ -26,7 +26,12 @@ async fn catalog() {
         ("bad-catalog", r#""vendor":"none","#, "", "INVALID_RESPONSE"),
         ("malformed-catalog-json", r#""vendor":"#, r#""vendor""#, "INVALID_RESPONSE"),
         ("invalid-auth-mode-type", r#""authMode":"none""#, r#""authMode":1"#, "INVALID_RESPONSE"),
-        ("a capability that is no boolean", r#""safeRetries":false"#, r#""safeRetries":0"#, "INVALID_RESPONSE"),
+        (
+            "a capability that is no boolean",
+            r#""safeRetries":false"#,
+            r#""safeRetries":0"#,
+            "INVALID_RESPONSE",
+        ),
         (
             "invalid-health",
             r#"{"status":"ready","code":"OK","message":"m","checkedAt":"2026-09-20T12:00:00Z"}"#,
@@ -34,12 +39,22 @@ async fn catalog() {
             "INVALID_RESPONSE",
         ),
         ("invalid-health-time", "2026-09-20T12:00:00Z", "today", "INVALID_RESPONSE"),
-        ("invalid-catalog-model", r#""configured","models":["demo"]"#, r#""configured","models":[7]"#, "INVALID_RESPONSE"),
+        (
+            "invalid-catalog-model",
+            r#""configured","models":["demo"]"#,
+            r#""configured","models":[7]"#,
+            "INVALID_RESPONSE",
+        ),
         ("invalid-catalog-completeness", r#""complete":false"#, r#""complete":"no""#, "INVALID_RESPONSE"),
         ("media-catalog-null", media, "null", "INVALID_RESPONSE"),
         ("media-catalog-wrong-type", media, r#""text/plain""#, "INVALID_RESPONSE"),
         ("media-catalog-unsupported", media, r#"["video/mp4"]"#, "INVALID_RESPONSE"),
-        ("an optional member that is null", r#""usageStatId":"u""#, r#""usageStatId":null"#, "INVALID_RESPONSE"),
+        (
+            "an optional member that is null",
+            r#""usageStatId":"u""#,
+            r#""usageStatId":null"#,
+            "INVALID_RESPONSE",
+        ),
     ] {
         let body = format!(r#"{{"providers":[{}]}}"#, changed(PROVIDER, from, to));
         let (_server, client) = served(&body).await;
@@ -87,7 +102,15 @@ async fn buffered_run() {
         let (_server, client) = served(&body).await;
         assert_eq!(told(client.run(&hello()).await), expected, "{row}");
     }
-    let (_server, client) = served(changed(&text, "Hello", "H\u{fffd}llo").replace('\u{fffd}', "\0").into_bytes().iter().map(|b| if *b == 0 { 0xff } else { *b }).collect::<Vec<u8>>()).await;
+    let (_server, client) = served(
+        changed(&text, "Hello", "H\u{fffd}llo")
+            .replace('\u{fffd}', "\0")
+            .into_bytes()
+            .iter()
+            .map(|b| if *b == 0 { 0xff } else { *b })
+            .collect::<Vec<u8>>(),
+    )
+    .await;
     assert_eq!(told(client.run(&hello()).await), "INVALID_RESPONSE", "not UTF-8");
 }
 
@@ -121,7 +144,9 @@ async fn an_endless_answer_is_cut() {
 /// 10.2: a success that speaks another version is not read, on every endpoint.
 #[tokio::test]
 async fn version_of_answers() {
-    for headers in ["AgenticDriver-Version: 2.0\r\n", "AgenticDriver-Version: 1.0\r\nAgenticDriver-Version: 1.0\r\n"] {
+    for headers in
+        ["AgenticDriver-Version: 2.0\r\n", "AgenticDriver-Version: 1.0\r\nAgenticDriver-Version: 1.0\r\n"]
+    {
         let server = Server::answering("200 OK", headers, "not JSON").await;
         let client = server.client();
         for end in [
@@ -150,7 +175,12 @@ async fn refusals() {
     for (row, status, body, expected) in [
         ("unknown-error-code", "503 X", body("FUTURE_CONDITION", ""), Some("FUTURE_CONDITION")),
         ("known", "429 X", body("BUSY", ""), Some("BUSY")),
-        ("uncertain", "409 X", body("OPERATION_UNCERTAIN", r#","outcome":"uncertain""#), Some("OPERATION_UNCERTAIN")),
+        (
+            "uncertain",
+            "409 X",
+            body("OPERATION_UNCERTAIN", r#","outcome":"uncertain""#),
+            Some("OPERATION_UNCERTAIN"),
+        ),
         ("outcome null", "409 X", body("BUSY", r#","outcome":null"#), None),
         ("empty code", "400 X", body("", ""), None),
         ("64,000 bytes", "400 X", padded(64_000), Some("BUSY")),

@@ -129,12 +129,20 @@ async fn payload() {
     let result = |from: &str, to: &str| changed(&completed(2), from, to);
     let usage = |usage: &str| result(r#""usage":{}"#, &format!(r#""usage":{{{usage}}}"#));
     let failure = |outcome: &str| {
-        let error = format!(r#""error":{{"code":"IDLE_TIMEOUT","message":"m","retryable":false,"outcome":{outcome}}}"#);
+        let error = format!(
+            r#""error":{{"code":"IDLE_TIMEOUT","message":"m","retryable":false,"outcome":{outcome}}}"#
+        );
         event(2, "run.failed", &error)
     };
     for (row, second) in [
         ("missing-completed-result", event(2, "run.completed", "")),
-        ("wrong-result-run", result(&format!(r#"{{"runId":"{RUN}","provider""#), &format!(r#"{{"runId":"{OTHER_RUN}","provider""#))),
+        (
+            "wrong-result-run",
+            result(
+                &format!(r#"{{"runId":"{RUN}","provider""#),
+                &format!(r#"{{"runId":"{OTHER_RUN}","provider""#),
+            ),
+        ),
         ("wrong-result-model", result("demo", "other")),
         ("negative-usage", usage(r#""inputTokens":-1"#)),
         ("null-usage-count", usage(r#""inputTokens":null"#)),
@@ -195,7 +203,12 @@ async fn approvals() {
         ("approval-null-expiry", 1, r#""idlePolicy""#.into(), r#""expiresAt":null,"idlePolicy""#.into()),
         ("approval-invalid-expiry", 1, r#""idlePolicy""#.into(), r#""expiresAt":"soon","idlePolicy""#.into()),
         ("approval-invalid-outcome", 2, r#""approved""#.into(), r#""maybe""#.into()),
-        ("approval-invalid-decided-at", 2, format!(r#""decidedAt":"{TIME}""#), r#""decidedAt":"2026-02-30T12:00:01Z""#.into()),
+        (
+            "approval-invalid-decided-at",
+            2,
+            format!(r#""decidedAt":"{TIME}""#),
+            r#""decidedAt":"2026-02-30T12:00:01Z""#.into(),
+        ),
         ("approval-empty-approval-id", 1, APPROVAL.into(), String::new()),
         // Law 3: a value that the reviewer could not send back exactly never reaches him.
         ("arguments that cannot be carried exactly", 1, "[1,2]".into(), "[9007199254740993]".into()),

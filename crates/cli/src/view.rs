@@ -1,0 +1,220 @@
+//! What is printed of a run: for a person, or as JSON lines for a program (design 7).
+
+use std::io::{self, IsTerminal, Stdout, Write, stderr, stdin, stdout};
+
+use anstream::AutoStream;
+use anstyle::{AnsiColor, Style};
+use countersign_approval_core::review::{ApprovalRequest, Decision, Outcome};
+use countersign_protocol::code::{ErrorBody, ErrorInfo};
+use countersign_protocol::event::{Event, EventBody};
+
+use crate::review::{AtomKind, Card, DIM, ESCAPE, Extent, Prompt, Quoting, Screen, atoms, cut, inline, json};
+
+/// Lines of a tool's output that are shown.
+const OUTPUT_LINES: usize = 12;
+const GOOD: Style = AnsiColor::Green.on_default().bold();
+const BAD: Style = AnsiColor::Red.on_default().bold();
+
+/// What goes to standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// The run as a person reads it.
+    Human,
+    /// Events as JSON lines; whatever a person must see goes to standard error.
+    Json,
+}
+
+impl Format {
+    /// Whether a person can be asked: he sees the card, and he can type.
+    pub(crate) fn can_ask(self) -> bool {
+        let sees = match self {
+            Self::Human => stdout().is_terminal(),
+            Self::Json => stderr().is_terminal(),
+        };
+        sees && stdin().is_terminal()
+    }
+}
+
+/// Prints a run.
+pub(crate) struct View {
+    /// For people.
+    out: Box<dyn Write + Send>,
+    /// For programs.
+    lines: Option<Stdout>,
+    format: Format,
+    /// The column in an unfinished line of the agent's text.
+    column: Option<usize>,
+    /// The text of the current step has been printed while it came.
+    streamed: bool,
+}
+
+impl View {
+    pub(crate) fn new(format: Format) -> Self {
+        let (out, lines): (Box<dyn Write + Send>, _) = match format {
+            Format::Human => (Box::new(AutoStream::auto(stdout())), None),
+            Format::Json => (Box::new(AutoStream::auto(stderr())), Some(stdout())),
+        };
+        Self { out, lines, format, column: None, streamed: false }
+    }
+
+    /// One event of the run.
+    pub(crate) fn event(&mut self, event: &Event) -> io::Result<()> {
+        if let Some(lines) = &mut self.lines {
+            writeln!(lines, "{}", event.to_json())?;
+            return lines.flush();
+        }
+        match &event.body {
+            EventBody::RunStarted { provider, model } => {
+                let (provider, model) = (inline(provider.as_str()), inline(model.as_str()));
+                self.line(&format!("{DIM}run {} with {provider}, {model}{DIM:#}", event.run_id))
+            }
+            EventBody::StepStarted { .. } => {
+                self.streamed = false;
+                Ok(())
+            }
+            EventBody::TextDelta { text } => self.text(text),
+            EventBody::ToolCalled { call } => {
+                self.line(&format!("The agent proposes a call of {}.", inline(call.name.as_str())))
+            }
+            // The card says it.
+            EventBody::ApprovalRequested { .. } => Ok(()),
+            EventBody::ApprovalResolved { resolution } => {
+                let (style, what) = match resolution.outcome {
+                    Outcome::Approved => (GOOD, "Approved"),
+                    Outcome::Denied => (BAD, "Denied"),
+                    Outcome::Cancelled => (BAD, "Cancelled"),
+                    Outcome::Expired => (BAD, "Expired: nobody answered in time"),
+                };
+                self.line(&format!("{style}{what}{style:#} {DIM}at {}{DIM:#}", resolution.decided_at))
+            }
+            EventBody::ToolCompleted { output, .. } => {
+                self.line("The call has run. It returned:")?;
+                let screen = self.screen();
+                let gutter = screen.gutter();
+                let width = screen.width.saturating_sub(gutter.chars().count() + 3);
+                for line in cut(json(output.text(), width, screen.charset), OUTPUT_LINES).0 {
+                    self.line(&format!("  {DIM}{gutter}{DIM:#}{}", line.text))?;
+                }
+                Ok(())
+            }
+            EventBody::RunCompleted { result } => {
+                if !self.streamed && !result.text.is_empty() {
+                    self.text(&result.text)?;
+                }
+                self.line(&format!("{GOOD}Completed{GOOD:#} {DIM}in {} steps{DIM:#}", result.steps))
+            }
+            EventBody::RunFailed { error } => self.failure("Failed", error),
+            EventBody::RunCancelled { error } => self.failure("Cancelled", error),
+            EventBody::RunProgress { .. } | EventBody::UsageReported { .. } => Ok(()),
+        }
+    }
+
+    /// Draws a card; says how many lines are not in it.
+    pub(crate) fn card(&mut self, approval: &ApprovalRequest, extent: Extent) -> io::Result<usize> {
+        let card = Card::draw(approval, self.screen(), extent);
+        for line in &card.lines {
+            self.line(line)?;
+        }
+        Ok(card.left_out)
+    }
+
+    /// Shows a card that the command line answers; nothing in `--json`, where the events say it.
+    pub(crate) fn fixed(&mut self, approval: &ApprovalRequest, decision: Decision) -> io::Result<()> {
+        if self.format == Format::Json {
+            return Ok(());
+        }
+        self.card(approval, Extent::Whole)?;
+        let answer = match decision {
+            Decision::Approve => "approve",
+            Decision::Deny => "deny",
+            Decision::Cancel => "cancel the run",
+        };
+        self.line(&format!("Answered by --decide: {answer}"))
+    }
+
+    /// Asks a person about the card that was drawn last.
+    pub(crate) fn ask(&mut self, left_out: usize) -> io::Result<Prompt> {
+        Prompt::ask(&mut self.out, left_out)
+    }
+
+    /// Ends the line of a question that needs no answer any more.
+    pub(crate) fn end_question(&mut self) -> io::Result<()> {
+        writeln!(self.out)
+    }
+
+    /// A remark of ours.
+    pub(crate) fn note(&mut self, text: &str) -> io::Result<()> {
+        self.line(&inline(text))
+    }
+
+    /// The last line of `--json`; nothing for people, who have been told.
+    pub(crate) fn last_line(&mut self, error: &ErrorInfo) -> io::Result<()> {
+        let Some(lines) = &mut self.lines else { return Ok(()) };
+        let line = serde_json::to_string(&ErrorBody::from(error.clone()))?;
+        writeln!(lines, "{line}")?;
+        lines.flush()
+    }
+
+    /// A run that did not complete.
+    fn failure(&mut self, what: &str, error: &ErrorInfo) -> io::Result<()> {
+        let text = inline(&error.to_string());
+        self.line(&format!("{BAD}{what}{BAD:#} {text}"))?;
+        if error.outcome.is_some() {
+            self.line("Whether the call had its effect cannot be known. Look before anything is repeated.")?;
+        }
+        Ok(())
+    }
+
+    /// Text of the agent as it comes, behind the gutter.
+    fn text(&mut self, text: &str) -> io::Result<()> {
+        let screen = self.screen();
+        let gutter = screen.gutter();
+        let left = gutter.chars().count();
+        self.streamed = true;
+        for atom in atoms(text, Quoting::Bare, screen.charset) {
+            let ends = atom.kind == AtomKind::Break && atom.text == "\\n";
+            if let Some(column) = self.column
+                && (ends || column + atom.width >= screen.width)
+            {
+                writeln!(self.out)?;
+                self.column = None;
+                if ends {
+                    continue;
+                }
+            }
+            let column = match self.column {
+                Some(column) => column,
+                None => {
+                    write!(self.out, "{DIM}{gutter}{DIM:#}")?;
+                    left
+                }
+            };
+            match (ends, atom.kind) {
+                (true, _) => {
+                    writeln!(self.out)?;
+                    continue;
+                }
+                (_, AtomKind::Shown) => write!(self.out, "{}", atom.text)?,
+                (_, AtomKind::Escape | AtomKind::Break) => write!(self.out, "{ESCAPE}{}{ESCAPE:#}", atom.text)?,
+            }
+            self.column = Some(column + atom.width);
+        }
+        self.out.flush()
+    }
+
+    /// A line of ours, apart from text of the agent.
+    fn line(&mut self, text: &str) -> io::Result<()> {
+        if self.column.take().is_some() {
+            writeln!(self.out)?;
+        }
+        writeln!(self.out, "{text}")?;
+        self.out.flush()
+    }
+
+    fn screen(&self) -> Screen {
+        match self.format {
+            Format::Human => Screen::of(stdout()),
+            Format::Json => Screen::of(stderr()),
+        }
+    }
+}
