@@ -61,7 +61,9 @@ impl Error {
     /// The exit status of a command that ends with it.
     pub(crate) const fn status(&self) -> Status {
         match self {
-            Self::Usage(_) | Self::Config(_) | Self::Client(countersign_client::Error::Misuse(_)) => Status::Usage,
+            Self::Usage(_) | Self::Config(_) | Self::Client(countersign_client::Error::Misuse(_)) => {
+                Status::Usage
+            }
             Self::Audit(countersign_store::Error::Broken(_)) => Status::Failed,
             Self::Audit(_) => Status::Usage,
             Self::Client(_) | Self::Io { .. } => Status::Failed,

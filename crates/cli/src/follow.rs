@@ -134,7 +134,9 @@ pub(crate) async fn follow(
             (Happened::Event(None), _) | (Happened::Progress(_), None) => {
                 return Err(ClientError::Event(countersign_protocol::error::EventError::Incomplete).into());
             }
-            (Happened::Progress(progress), Some(review)) => review.advance(progress, client, reviewer, view)?,
+            (Happened::Progress(progress), Some(review)) => {
+                review.advance(progress, client, reviewer, view)?
+            }
         }
     }
 }

@@ -1,2 +1,91 @@
-//! Placeholder.
-fn main() {}
+//! The binary `countersign`: agents propose, a person decides, and exactly that happens (design 7).
+//!
+//! One module a command: `demo`, `init`, `serve`, `run`, `audit`. `follow` and `view` are shared by the commands that
+//! follow a run; `review` is the card in the terminal. Nothing here is logic that a user of the libraries would miss.
+
+#[cfg(not(unix))]
+compile_error!("the binary needs process groups and POSIX terminals; the library crates build elsewhere");
+
+mod audit;
+mod command_tool;
+mod demo;
+mod error;
+mod follow;
+mod init;
+mod review;
+mod run;
+mod serve;
+mod signals;
+mod tools;
+mod view;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::error::{Error, Status};
+use crate::review::inline;
+
+/// Let software agents act, and decide which of their actions happen.
+///
+/// Exit status: 0 completed, 1 failed, 2 usage or configuration, 3 denied, 4 cancelled or expired.
+#[derive(Debug, Parser)]
+#[command(name = "countersign", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(demo::Args),
+    Init(init::Args),
+    Serve(serve::Args),
+    Run(run::Args),
+    #[command(subcommand)]
+    Audit(audit::Command),
+}
+
+fn main() -> ExitCode {
+    let ended = match Cli::parse().command {
+        Command::Demo(args) => demo::demo(&args),
+        Command::Init(args) => init::init(&args),
+        Command::Serve(args) => serve::serve(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Audit(command) => audit::audit(&command),
+    };
+    match ended {
+        Ok(status) => status.into(),
+        Err(error) => complain(&error).into(),
+    }
+}
+
+/// Says why on standard error; a start-up error as it is, with its code in front (design 7).
+fn complain(error: &Error) -> Status {
+    let text = inline(&error.to_string());
+    let said = match error {
+        Error::Config(_) => writeln!(io::stderr(), "{text}"),
+        _ => writeln!(io::stderr(), "countersign: {text}"),
+    };
+    // If even that cannot be written, the exit status still says it.
+    let _ = said;
+    error.status()
+}
+
+/// The runtime of the commands that talk.
+fn runtime() -> Result<tokio::runtime::Runtime, Error> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::io("cannot start"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}

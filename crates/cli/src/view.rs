@@ -142,6 +142,13 @@ impl View {
         writeln!(self.out)
     }
 
+    /// Ctrl-C. It may stand behind an open question or in the middle of the agent's text.
+    pub(crate) fn interrupted(&mut self) -> io::Result<()> {
+        self.column = None;
+        writeln!(self.out)?;
+        self.line("Interrupted: the run is cancelled. A call that had begun may have had its effect.")
+    }
+
     /// A remark of ours.
     pub(crate) fn note(&mut self, text: &str) -> io::Result<()> {
         self.line(&inline(text))
@@ -195,7 +202,9 @@ impl View {
                     continue;
                 }
                 (_, AtomKind::Shown) => write!(self.out, "{}", atom.text)?,
-                (_, AtomKind::Escape | AtomKind::Break) => write!(self.out, "{ESCAPE}{}{ESCAPE:#}", atom.text)?,
+                (_, AtomKind::Escape | AtomKind::Break) => {
+                    write!(self.out, "{ESCAPE}{}{ESCAPE:#}", atom.text)?
+                }
             }
             self.column = Some(column + atom.width);
         }

@@ -159,6 +159,8 @@ impl fmt::Display for ErrorInfo {
     }
 }
 
+impl std::error::Error for ErrorInfo {}
+
 /// The body of an HTTP answer that is not a success: `{"error": …}` (contract 5.1).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {

@@ -113,7 +113,7 @@ fn text_that_is_not_unicode_is_refused() {
     assert_eq!(Exact::parse_bytes(b"\xef\xbb\xbf{}").unwrap_err().kind(), RefusedKind::Syntax);
 }
 
-// Scenario B9, seed 1: key order is immaterial at every depth, array order and normal form are not.
+// Scenario B9, contract 4.5: key order is immaterial at every depth, array order and normal form are not.
 #[test]
 fn order_of_keys_is_immaterial_and_nothing_else_is() {
     let reviewed = exact(r#"{"to":"é","tags":["a","b"],"o":{"x":1,"y":{"p":null,"q":true}}}"#);

@@ -1,5 +1,9 @@
 //! The public API of the crate.
 
+mod histories;
 mod json;
 mod json_laws;
 mod json_vectors;
+mod registry;
+mod registry_bench;
+mod registry_states;

@@ -233,18 +233,18 @@ mod tests {
     // K1: the bytes of UTF-8 hold C1 controls for a terminal of another encoding.
     #[test]
     fn a_terminal_without_utf8_gets_ascii() {
-        let shown: String =
-            atoms(&format!("ś{} *é*", " ".repeat(20)), Quoting::Quoted, Charset::Ascii)
-                .into_iter()
-                .map(|atom| atom.text)
-                .collect();
+        let shown: String = atoms(&format!("ś{} *é*", " ".repeat(20)), Quoting::Quoted, Charset::Ascii)
+            .into_iter()
+            .map(|atom| atom.text)
+            .collect();
         assert_eq!(shown, r"\u{15b}\u{20}*21\u{2a}\u{e9}\u{2a}");
         assert!(shown.is_ascii());
     }
 
     #[test]
     fn width_counts_columns() {
-        let width = |text| atoms(text, Quoting::Bare, Charset::Utf8).iter().map(|atom| atom.width).sum::<usize>();
+        let width =
+            |text| atoms(text, Quoting::Bare, Charset::Utf8).iter().map(|atom| atom.width).sum::<usize>();
         assert_eq!((width("ab"), width("東京"), width("e\u{301}"), width("\u{202e}")), (2, 4, 1, 8));
     }
 }

@@ -51,8 +51,10 @@ pub(crate) fn cut(lines: Vec<Line>, room: usize) -> (Vec<Line>, usize) {
     let (head, tail) = (room / 2, room - room / 2 - 1);
     let middle = &lines[head..lines.len() - tail];
     let (count, chars) = (middle.len(), middle.iter().map(|line| line.chars).sum::<usize>());
-    let remark = Line { text: format!("{DIM}[{count} lines, {chars} characters not shown]{DIM:#}"), chars: 0 };
-    let shown = lines[..head].iter().cloned().chain([remark]).chain(lines[lines.len() - tail..].iter().cloned());
+    let remark =
+        Line { text: format!("{DIM}[{count} lines, {chars} characters not shown]{DIM:#}"), chars: 0 };
+    let shown =
+        lines[..head].iter().cloned().chain([remark]).chain(lines[lines.len() - tail..].iter().cloned());
     (shown.collect(), count)
 }
 
@@ -135,7 +137,9 @@ impl Flow {
                 line.push(shown(", "));
             }
             match value.as_str() {
-                Some(text) if text.is_empty() || text.len() > 4 * self.width || text.contains('\n') => return None,
+                Some(text) if text.is_empty() || text.len() > 4 * self.width || text.contains('\n') => {
+                    return None;
+                }
                 Some(text) => {
                     line.push(shown("\""));
                     line.extend(atoms(&text, Quoting::Quoted, self.charset));

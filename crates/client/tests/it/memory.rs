@@ -7,7 +7,7 @@ use bytes::Bytes;
 use countersign_client::Client;
 use countersign_client::transport::{BodyStream, Transport, TransportError};
 use countersign_testkit::MemoryTransport;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use http::{Request, Response};
 use tokio::sync::mpsc;
 
@@ -24,8 +24,6 @@ impl Transport for Chunks {
         Ok(Response::builder().header("content-type", "text/event-stream").body(body).unwrap())
     }
 }
-
-use futures_util::StreamExt;
 
 async fn types(chunks: Vec<Bytes>) -> Vec<&'static str> {
     let client = Client::builder("http://localhost", "t".into()).transport(Arc::new(Chunks(chunks)));

@@ -4,6 +4,7 @@ use std::error::Error as _;
 
 use countersign_client::{Client, Error, Misuse};
 use countersign_protocol::request::RunRequest;
+use tokio::net::TcpListener;
 
 use crate::events::*;
 use crate::server::{JSON_HEADERS, Server, TOKEN};
@@ -158,8 +159,8 @@ async fn the_token_is_never_shown() {
     assert!(!format!("{builder:?}").contains(TOKEN));
     let client = builder.build().unwrap();
     assert!(!format!("{client:?} {client:#?}").contains(TOKEN));
-    let gone = Server::answering("200 OK", "", "").await.url().replace("127.0.0.1", "localhost");
-    let unreachable = Client::builder(gone, TOKEN.into()).build().unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let unreachable = Client::builder(format!("http://127.0.0.1:{port}"), TOKEN.into()).build().unwrap();
     let bad = Client::builder("http://localhost", format!("{TOKEN} ").into()).build().unwrap_err();
     for error in [bad, client.protocol().await.unwrap_err(), unreachable.run(&hello()).await.unwrap_err()] {
         let mut text = format!("{error} {error:?}");

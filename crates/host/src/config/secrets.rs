@@ -42,8 +42,8 @@ impl<'a> Secrets<'a> {
         }
         reference.finish()?;
         let value = match (variable, file) {
-            (Some(variable), None) => self.from_variable(&variable)?,
-            (None, Some(file)) => self.from_file(&file)?,
+            (Some(variable), None) => self.read_variable(&variable)?,
+            (None, Some(file)) => self.read_file(&file)?,
             (None, None) | (Some(_), Some(_)) => {
                 return Err(field.invalid("expected exactly one of env and file"));
             }
@@ -51,7 +51,7 @@ impl<'a> Secrets<'a> {
         Ok(SecretString::from(value.trim_end()))
     }
 
-    fn from_variable(&self, field: &Field<'_>) -> Result<Zeroizing<String>, StartError> {
+    fn read_variable(&self, field: &Field<'_>) -> Result<Zeroizing<String>, StartError> {
         let name = field.string(1..=128)?;
         let letter = |b: u8| b.is_ascii_alphabetic() || b == b'_';
         let good =
@@ -62,7 +62,7 @@ impl<'a> Secrets<'a> {
         Ok(Zeroizing::new((self.variable)(&name).unwrap_or_default()))
     }
 
-    fn from_file(&self, field: &Field<'_>) -> Result<Zeroizing<String>, StartError> {
+    fn read_file(&self, field: &Field<'_>) -> Result<Zeroizing<String>, StartError> {
         let path = self.base.join(field.string(1..=4096)?);
         let unavailable =
             |error: &io::Error| StartError::with(Code::SECRET_UNAVAILABLE, field.path(), error.to_string());

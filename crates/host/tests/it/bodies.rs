@@ -29,7 +29,12 @@ async fn every_kind_of_bad_body_has_its_error() {
         ("1,000,001 bytes", padded(&good, 1_000_001).into(), RUNS, (413, "BODY_TOO_LARGE")),
         ("1,000,001 bytes", vec![b'x'; 1_000_001], DECISIONS, (413, "BODY_TOO_LARGE")),
         ("byte order mark", [b"\xef\xbb\xbf", good.as_bytes()].concat(), RUNS, (200, "")),
-        ("two byte order marks", [b"\xef\xbb\xbf\xef\xbb\xbf", good.as_bytes()].concat(), RUNS, (400, "INVALID_REQUEST")),
+        (
+            "two byte order marks",
+            [b"\xef\xbb\xbf\xef\xbb\xbf", good.as_bytes()].concat(),
+            RUNS,
+            (400, "INVALID_REQUEST"),
+        ),
         ("bad UTF-8", b"{\"provider\":\"\xff\"}".to_vec(), RUNS, (400, "INVALID_REQUEST")),
         ("bad UTF-8", b"{\"approvalId\":\"\xff\"}".to_vec(), DECISIONS, (400, "INVALID_REQUEST")),
         ("depth 10,000", nested(10_000).into(), RUNS, (400, "INVALID_REQUEST")),
@@ -40,14 +45,44 @@ async fn every_kind_of_bad_body_has_its_error() {
         ("null", b"null".to_vec(), RUNS, (400, "INVALID_REQUEST")),
         ("null", b"null".to_vec(), DECISIONS, (400, "INVALID_APPROVAL")),
         ("array", b"[]".to_vec(), RUNS, (400, "INVALID_REQUEST")),
-        ("duplicate key", br#"{"provider":"mock","provider":"mock","model":"demo","input":"quick"}"#.to_vec(), RUNS, (400, "INVALID_REQUEST")),
-        ("lone surrogate", br#"{"provider":"mock","model":"demo","input":"\ud800"}"#.to_vec(), RUNS, (400, "INVALID_REQUEST")),
+        (
+            "duplicate key",
+            br#"{"provider":"mock","provider":"mock","model":"demo","input":"quick"}"#.to_vec(),
+            RUNS,
+            (400, "INVALID_REQUEST"),
+        ),
+        (
+            "lone surrogate",
+            br#"{"provider":"mock","model":"demo","input":"\ud800"}"#.to_vec(),
+            RUNS,
+            (400, "INVALID_REQUEST"),
+        ),
         ("lone surrogate", br#"{"approvalId":"\ud800"}"#.to_vec(), DECISIONS, (400, "INVALID_APPROVAL")),
-        ("unknown field", br#"{"provider":"mock","model":"demo","input":"quick","subject":"bob"}"#.to_vec(), RUNS, (400, "INVALID_REQUEST")),
-        ("wrong type", br#"{"provider":"mock","model":"demo","input":7}"#.to_vec(), RUNS, (400, "INVALID_REQUEST")),
-        ("null option", br#"{"provider":"mock","model":"demo","input":"quick","tools":null}"#.to_vec(), RUNS, (400, "INVALID_REQUEST")),
+        (
+            "unknown field",
+            br#"{"provider":"mock","model":"demo","input":"quick","subject":"bob"}"#.to_vec(),
+            RUNS,
+            (400, "INVALID_REQUEST"),
+        ),
+        (
+            "wrong type",
+            br#"{"provider":"mock","model":"demo","input":7}"#.to_vec(),
+            RUNS,
+            (400, "INVALID_REQUEST"),
+        ),
+        (
+            "null option",
+            br#"{"provider":"mock","model":"demo","input":"quick","tools":null}"#.to_vec(),
+            RUNS,
+            (400, "INVALID_REQUEST"),
+        ),
         ("input too long", plain(&"x".repeat(100_001)).to_string().into(), RUNS, (400, "INVALID_REQUEST")),
-        ("huge number", br#"{"provider":"mock","model":"demo","input":"quick","maxSteps":1e400}"#.to_vec(), RUNS, (400, "INVALID_REQUEST")),
+        (
+            "huge number",
+            br#"{"provider":"mock","model":"demo","input":"quick","maxSteps":1e400}"#.to_vec(),
+            RUNS,
+            (400, "INVALID_REQUEST"),
+        ),
     ];
     for (name, body, path, (status, code)) in cases {
         let ask = Ask::post(path).token(ANN).header("Content-Type", "application/json").body(body);
@@ -96,7 +131,8 @@ async fn a_chunked_body_is_read_and_bounded_like_any_other() {
 async fn a_client_that_sends_too_much_still_reads_the_refusal() {
     let driver = Fixture::new().driver;
     let host = countersign_host::serve(driver, options()).await.unwrap();
-    let large = Ask::post(RUNS).token(ANN).header("Content-Type", "application/json").body(vec![b'x'; 3_000_000]);
+    let large =
+        Ask::post(RUNS).token(ANN).header("Content-Type", "application/json").body(vec![b'x'; 3_000_000]);
     for (ask, expected) in [(large.clone(), 413), (Ask::post(RUNS).body(vec![b'x'; 1_500_000]), 401)] {
         let stream = TcpStream::connect(host.local_addr()).await.unwrap();
         let (mut read, mut write) = stream.into_split();
@@ -184,7 +220,13 @@ async fn what_is_not_http_ends_its_connection_only() {
     let long_header = format!("GET /health HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(20_000));
     let many_headers = format!("GET /health HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(200));
     let lying = "POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab";
-    for bytes in [&b"\x16\x03\x01\x02\x00\x01\x00\x01"[..], b"GET\r\n\r\n", long_header.as_bytes(), many_headers.as_bytes(), lying.as_bytes()] {
+    for bytes in [
+        &b"\x16\x03\x01\x02\x00\x01\x00\x01"[..],
+        b"GET\r\n\r\n",
+        long_header.as_bytes(),
+        many_headers.as_bytes(),
+        lying.as_bytes(),
+    ] {
         let mut peer = fixture.connect();
         peer.send(bytes).await;
         let head = peer.head().await;

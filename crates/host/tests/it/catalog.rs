@@ -13,10 +13,15 @@ async fn health_needs_nothing() {
 // Contract 1.6 and 4.11, row 22: `interactive-approvals` only where it is switched on, and nothing that is not true.
 #[tokio::test]
 async fn features_are_those_that_this_host_has() {
-    let common = ["event-stream", "cancel-on-disconnect", "optional-idle-timeout", "required-capabilities", "optional-events", "provider-discovery"];
-    let expect = |features: Vec<&str>| {
-        json!({"protocol": "agenticdriver", "version": "1.0", "supportedVersions": ["1.0"], "features": features})
-    };
+    let common = [
+        "event-stream",
+        "cancel-on-disconnect",
+        "optional-idle-timeout",
+        "required-capabilities",
+        "optional-events",
+        "provider-discovery",
+    ];
+    let expect = |features: Vec<&str>| json!({"protocol": "agenticdriver", "version": "1.0", "supportedVersions": ["1.0"], "features": features});
     let ask = Ask::get("/v1/protocol").token(ANN);
     let on = [&["json-results", "interactive-approvals"][..], &common].concat();
     assert_eq!(Fixture::new().ask(&ask).await.json(), expect(on));

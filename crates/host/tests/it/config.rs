@@ -1,1 +1,518 @@
-//! TODO
+//! The configuration file (contract 6.1, 6.2): each field at its edge, over it, of a wrong type, unknown.
+
+use std::fs;
+use std::path::Path;
+
+use countersign_host::{Extras, HostConfig, StartError, configured_driver, serve};
+use secrecy::ExposeSecret;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+
+use crate::support::{ANN, Ask, BOB, Peer, plain};
+
+/// A directory with private files: `ann`, `bob` and `key`.
+fn directory() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    // Editors end a file with a line end, so white space at the end is not part of a secret.
+    private(directory.path(), "ann", format!("{ANN}\r\n \n").as_bytes());
+    private(directory.path(), "bob", BOB.as_bytes());
+    private(directory.path(), "key", b"sk-key");
+    directory
+}
+
+fn private(directory: &Path, name: &str, content: &[u8]) {
+    fs::write(directory.join(name), content).unwrap();
+    mode(directory, name, 0o600);
+}
+
+fn mode(directory: &Path, name: &str, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(directory.join(name), fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn minimal() -> Value {
+    json!({
+        "version": 1,
+        "providers": [{"id": "mock", "kind": "scripted", "models": ["demo"], "default": [{"text": "Hello."}]}],
+        "tokens": [{"id": "ann", "subject": "ann", "tokenRef": {"file": "ann"}, "providers": ["mock"]}],
+    })
+}
+
+fn compatible() -> Value {
+    json!({
+        "id": "vendor", "kind": "openai-compatible", "baseUrl": "https://vendor.example/v1", "models": ["m"],
+        "apiKeyRef": {"file": "key"},
+    })
+}
+
+/// `minimal` with one value put at a path such as `/tokens/0/subject`.
+fn with(path: &str, value: Value) -> Value {
+    put(minimal(), path, value)
+}
+
+fn put(mut config: Value, path: &str, value: Value) -> Value {
+    let mut at = &mut config;
+    for step in path.trim_start_matches('/').split('/') {
+        at = match step.parse::<usize>() {
+            Ok(index) => {
+                let array = at.as_array_mut().unwrap();
+                if index == array.len() {
+                    array.push(Value::Null);
+                }
+                &mut array[index]
+            }
+            Err(_) => &mut at[step],
+        };
+    }
+    *at = value;
+    config
+}
+
+fn without(path: &str) -> Value {
+    let mut config = minimal();
+    let (parent, name) = path.rsplit_once('/').unwrap();
+    config.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(name).unwrap();
+    config
+}
+
+fn outcome(directory: &TempDir, config: &Value) -> String {
+    match HostConfig::parse(&config.to_string(), directory.path()) {
+        Ok(_) => "ok".into(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn every_field_is_accepted_within_its_rule() {
+    let directory = directory();
+    let origins: Vec<_> = (0..100).map(|index| format!("https://a{index}.example:8443")).collect();
+    let models: Vec<_> = (0..1000).map(|index| format!("m{index}")).collect();
+    let names: Vec<_> = (0..32).map(|index| format!("tool_{index}")).collect();
+    let providers: Vec<_> = (0..32)
+        .map(|index| json!({"id": format!("p{index}"), "kind": "scripted", "models": ["m"]}))
+        .collect();
+    let cases = [
+        ("minimal", minimal()),
+        ("version", with("/version", json!(1.0))),
+        ("listen", with("/listen", json!({}))),
+        ("host", with("/listen", json!({"host": "LocalHost", "port": 0}))),
+        ("port", with("/listen", json!({"host": "::1", "port": 65535}))),
+        ("client", with("/clientUrl", json!("https://host.example/base"))),
+        ("client", with("/clientUrl", json!("http://localhost:7433"))),
+        ("client", with("/clientUrl", json!("http://[::1]:7433"))),
+        ("providers", put(with("/tokens/0/providers", json!([])), "/providers", json!(providers))),
+        ("provider", with("/providers/1", compatible())),
+        ("provider", with("/providers/1", put(compatible(), "/name", json!("x".repeat(100))))),
+        ("provider", with("/providers/1", put(compatible(), "/streaming", json!(false)))),
+        ("provider", with("/providers/1", put(compatible(), "/models", json!(models)))),
+        ("provider", with("/providers/1", put(compatible(), "/baseUrl", json!("http://127.0.0.1:8080/v1")))),
+        ("token", with("/tokens/1", json!({"id": "b", "subject": "ann", "tokenRef": {"file": "bob"}}))),
+        ("subject", with("/tokens/0/subject", json!("x".repeat(128)))),
+        ("tools", with("/tokens/0/tools", json!(names))),
+        ("approveTools", with("/tokens/0/approveTools", json!(names))),
+        ("approvals", with("/approvals", json!({"interactive": true}))),
+        (
+            "approvals",
+            with(
+                "/approvals",
+                json!({
+                    "interactive": true, "allowIdlePause": false, "maxPending": 9_007_199_254_740_991_i64,
+                    "maxRejectedPerMinute": 4_294_967_295_u32, "features": [],
+                }),
+            ),
+        ),
+        (
+            "approvals",
+            with("/approvals", json!({"interactive": true, "maxPending": 1, "maxRejectedPerMinute": 1})),
+        ),
+        (
+            "limits",
+            with(
+                "/limits",
+                json!({
+                    "maxSteps": 64, "maxOutputTokens": 65_536, "idleTimeoutMs": 2_147_483_647, "maxAttempts": 1,
+                }),
+            ),
+        ),
+        ("limits", with("/limits", json!({"maxSteps": 1, "maxOutputTokens": 1, "idleTimeoutMs": 0}))),
+        ("origins", with("/allowedOrigins", json!(origins))),
+        ("origins", with("/allowedOrigins", json!(["http://localhost:3000"]))),
+        ("concurrency", with("/concurrency", json!({"total": 100_000, "perSubject": 100_000}))),
+        ("concurrency", with("/concurrency", json!({"total": 1, "perSubject": 1}))),
+    ];
+    for (name, config) in cases {
+        assert_eq!(outcome(&directory, &config), "ok", "{name}: {config}");
+    }
+}
+
+#[test]
+fn every_broken_rule_is_named_with_its_field() {
+    let directory = directory();
+    let many: Vec<_> = (0..101).map(|index| format!("https://a{index}.example")).collect();
+    let names: Vec<_> = (0..33).map(|index| format!("tool_{index}")).collect();
+    let later = "not served by this version";
+    let cases = [
+        ("version", with("/version", json!(2)), "expected 1"),
+        ("version", with("/version", json!("1")), "expected an integer"),
+        ("version", without("/version"), "required"),
+        ("providers", without("/providers"), "required"),
+        ("tokens", without("/tokens"), "required"),
+        ("verion", with("/verion", json!(1)), "unknown field"),
+        ("listen", with("/listen", json!("127.0.0.1:80")), "expected an object"),
+        ("listen", with("/listen", Value::Null), "expected an object"),
+        ("listen.port", with("/listen", json!({"port": 65_536})), "expected an integer from 0 to 65535"),
+        ("listen.port", with("/listen", json!({"port": "80"})), "expected an integer"),
+        ("listen.host", with("/listen", json!({"host": 7})), "expected a string"),
+        ("listen.path", with("/listen", json!({"path": "/"})), "unknown field"),
+        ("clientUrl", with("/clientUrl", json!("nowhere")), "not a URL"),
+        ("providers", with("/providers", json!([])), "expected 1 to 32 elements, found 0"),
+        ("providers", with("/providers", json!(vec![0; 33])), "expected 1 to 32 elements, found 33"),
+        ("providers[0].kind", without("/providers/0/kind"), "required"),
+        ("providers[0].kind", with("/providers/0/kind", json!("anthropic")), later),
+        ("providers[0].kind", with("/providers/0/kind", json!("xai")), later),
+        ("providers[0].kind", with("/providers/0/kind", json!("other")), "unknown kind"),
+        ("providers[0].id", without("/providers/0/id"), "required"),
+        ("providers[0].id", with("/providers/0/id", json!("a b")), "must match"),
+        ("providers[0].models", with("/providers/0/models", json!([])), ""),
+        ("providers[0].models[0]", with("/providers/0/models", json!(["a b"])), "must match"),
+        ("providers[0].model", with("/providers/0/model", json!("x")), "known"),
+        ("providers[0].default[0].delayMs", with("/providers/0/default", json!([{"delayMs": -1}])), ""),
+        (
+            "providers[1].id",
+            with("/providers/1", put(compatible(), "/id", json!("mock"))),
+            "another provider",
+        ),
+        (
+            "providers[1].baseUrl",
+            with("/providers/1", put(compatible(), "/baseUrl", json!("http://vendor.example"))),
+            "",
+        ),
+        (
+            "providers[1].baseUrl",
+            with("/providers/1", put(compatible(), "/baseUrl", json!("nowhere"))),
+            "not a URL",
+        ),
+        ("providers[1].accountId", with("/providers/1", put(compatible(), "/accountId", json!("a"))), later),
+        (
+            "providers[1].inputMediaTypes",
+            with("/providers/1", put(compatible(), "/inputMediaTypes", json!([]))),
+            later,
+        ),
+        (
+            "providers[1].apiKey",
+            with("/providers/1", put(compatible(), "/apiKey", json!("sk"))),
+            "unknown field",
+        ),
+        (
+            "providers[1].apiKeyRef",
+            with("/providers/1", put(compatible(), "/apiKeyRef", json!("sk"))),
+            "by reference",
+        ),
+        (
+            "providers[1].streaming",
+            with("/providers/1", put(compatible(), "/streaming", json!("no"))),
+            "true or false",
+        ),
+        ("tokens", with("/tokens", json!([])), "expected 1 to 100 elements, found 0"),
+        ("tokens", with("/tokens", json!(vec![0; 101])), "found 101"),
+        ("tokens[0]", with("/tokens/0", json!("ann")), "expected an object"),
+        ("tokens[0].id", without("/tokens/0/id"), "required"),
+        ("tokens[0].id", with("/tokens/0/id", json!("-a")), "must match"),
+        ("tokens[0].subject", without("/tokens/0/subject"), "required"),
+        ("tokens[0].subject", with("/tokens/0/subject", json!("")), "expected 1 to 128 characters"),
+        (
+            "tokens[0].subject",
+            with("/tokens/0/subject", json!("x".repeat(129))),
+            "expected 1 to 128 characters",
+        ),
+        ("tokens[0].tokenRef", without("/tokens/0/tokenRef"), "required"),
+        ("tokens[0].tokenRef", with("/tokens/0/tokenRef", json!(ANN)), "by reference"),
+        ("tokens[0].tokenRef", with("/tokens/0/tokenRef", json!({})), "exactly one of env and file"),
+        ("tokens[0].tokenRef", with("/tokens/0/tokenRef", json!({"env": "A", "file": "ann"})), "exactly one"),
+        (
+            "tokens[0].tokenRef",
+            with("/tokens/0/tokenRef", json!({"keychain": {"service": "s", "account": "a"}})),
+            "keychain are not served",
+        ),
+        (
+            "tokens[0].tokenRef.value",
+            with("/tokens/0/tokenRef", json!({"file": "ann", "value": ANN})),
+            "unknown field",
+        ),
+        ("tokens[0].tokenRef.env", with("/tokens/0/tokenRef", json!({"env": "A-B"})), "must match"),
+        ("tokens[0].tokenRef.file", with("/tokens/0/tokenRef", json!({"file": ""})), "expected 1 to 4096"),
+        ("tokens[0].token", with("/tokens/0/token", json!(ANN)), "by reference"),
+        ("tokens[0].providers[0]", with("/tokens/0/providers", json!(["other"])), "no provider with this id"),
+        ("tokens[0].tools", with("/tokens/0/tools", json!(names)), "expected 0 to 32 elements, found 33"),
+        ("tokens[0].tools[0]", with("/tokens/0/tools", json!(["a-b"])), "must match"),
+        ("tokens[0].approveTools", with("/tokens/0/approveTools", json!("write")), "expected an array"),
+        ("tokens[0].applicationTools", with("/tokens/0/applicationTools", json!([])), later),
+        ("tokens[0].manageProviders", with("/tokens/0/manageProviders", json!(true)), later),
+        ("tokens[0].grants", with("/tokens/0/grants", json!([])), "unknown field"),
+        (
+            "tokens[1].id",
+            with("/tokens/1", json!({"id": "ann", "subject": "b", "tokenRef": {"file": "bob"}})),
+            "another token has this id",
+        ),
+        (
+            "tokens[1].tokenRef",
+            with("/tokens/1", json!({"id": "b", "subject": "b", "tokenRef": {"file": "ann"}})),
+            "another token has the same value",
+        ),
+        ("approvals.interactive", with("/approvals", json!({})), "required"),
+        ("approvals.interactive", with("/approvals", json!({"interactive": false})), "expected true"),
+        (
+            "approvals.interactive",
+            with("/approvals", json!({"interactive": "true"})),
+            "expected true or false",
+        ),
+        ("approvals.maxPending", with("/approvals", json!({"interactive": true, "maxPending": 0})), "from 1"),
+        (
+            "approvals.maxPending",
+            with("/approvals", json!({"interactive": true, "maxPending": 1.5})),
+            "integer",
+        ),
+        (
+            "approvals.maxPending",
+            with("/approvals", json!({"interactive": true, "maxPending": 9_007_199_254_740_992_i64})),
+            "from 1 to 9007199254740991",
+        ),
+        (
+            "approvals.maxRejectedPerMinute",
+            with("/approvals", json!({"interactive": true, "maxRejectedPerMinute": 0})),
+            "from 1",
+        ),
+        (
+            "approvals.features[0]",
+            with("/approvals", json!({"interactive": true, "features": ["approval-digest"]})),
+            later,
+        ),
+        (
+            "approvals.features[0]",
+            with("/approvals", json!({"interactive": true, "features": ["x"]})),
+            "unknown feature",
+        ),
+        (
+            "approvals.onAudit",
+            with("/approvals", json!({"interactive": true, "onAudit": "x"})),
+            "unknown field",
+        ),
+        ("limits.maxSteps", with("/limits", json!({"maxSteps": 65})), "from 1 to 64"),
+        ("limits.maxSteps", with("/limits", json!({"maxSteps": 0})), "from 1 to 64"),
+        ("limits.maxOutputTokens", with("/limits", json!({"maxOutputTokens": 65_537})), "from 1 to 65536"),
+        (
+            "limits.idleTimeoutMs",
+            with("/limits", json!({"idleTimeoutMs": 2_147_483_648_i64})),
+            "from 0 to 2147483647",
+        ),
+        ("limits.maxAttempts", with("/limits", json!({"maxAttempts": 2})), later),
+        ("limits.maxAttempts", with("/limits", json!({"maxAttempts": 6})), "from 1 to 5"),
+        ("limits.deadline", with("/limits", json!({"deadline": 1})), "unknown field"),
+        ("allowedOrigins", with("/allowedOrigins", json!(many)), "found 101"),
+        ("allowedOrigins[0]", with("/allowedOrigins", json!(["https://app.example/"])), "expected an origin"),
+        ("allowedOrigins[0]", with("/allowedOrigins", json!(["*"])), "expected an origin"),
+        ("allowedOrigins[0]", with("/allowedOrigins", json!(["null"])), "expected an origin"),
+        ("concurrency.total", with("/concurrency", json!({"total": 0})), "from 1 to 100000"),
+        ("concurrency.perSubject", with("/concurrency", json!({"perSubject": 100_001})), "from 1 to 100000"),
+        ("concurrency.queue", with("/concurrency", json!({"queue": {"total": 1, "perSubject": 1}})), later),
+        ("concurrency.subjects", with("/concurrency", json!({"subjects": {}})), later),
+        ("tls", with("/tls", json!({})), later),
+        ("applicationTools", with("/applicationTools", json!({"enabled": true})), later),
+        ("operations", with("/operations", json!({"directory": "ops"})), later),
+        ("resources", with("/resources", json!({})), later),
+        ("usage", with("/usage", json!({})), later),
+        ("sessions", with("/sessions", json!({})), later),
+        ("jobs", with("/jobs", json!({})), later),
+        ("tools", with("/tools", json!([])), "unknown field"),
+    ];
+    for (field, config, reason) in cases {
+        let error = outcome(&directory, &config);
+        let expected = format!("INVALID_CONFIG: {field}: ");
+        assert!(error.starts_with(&expected) && error.contains(reason), "{field}, {reason}: {error}");
+        assert!(!error.contains('\n') && !error.contains(ANN), "{error}");
+    }
+}
+
+// The more special codes of contract 6.1.
+#[test]
+fn special_codes_are_used_where_the_contract_has_them() {
+    let directory = directory();
+    let path = directory.path();
+    private(path, "loose", ANN.as_bytes());
+    mode(path, "loose", 0o640);
+    private(path, "large", &[b'a'; 65_537]);
+    private(path, "largest", &[b'a'; 65_536]);
+    private(path, "latin", b"\xe4\xf6\xfc");
+    private(path, "short", &ANN.as_bytes()[..31]);
+    private(path, "lines", format!("{ANN}\n{BOB}").as_bytes());
+    private(path, "long", &[b'a'; 4097]);
+    fs::create_dir(path.join("folder")).unwrap();
+    let token = |file: &str| with("/tokens/0/tokenRef", json!({"file": file}));
+    let client = |url: &str| with("/clientUrl", json!(url));
+    let cases = [
+        ("SECRET_PERMISSIONS: tokens[0].tokenRef.file: others may use the file (mode 640)", token("loose")),
+        ("SECRET_TOO_LARGE: tokens[0].tokenRef.file: the file is larger than 65536 bytes", token("large")),
+        (
+            "AUTH_REQUIRED: tokens[0].tokenRef: a token has 32 to 4096 characters; this one has 65536",
+            token("largest"),
+        ),
+        ("SECRET_UNAVAILABLE: tokens[0].tokenRef.file: the file is not valid UTF-8", token("latin")),
+        ("SECRET_UNAVAILABLE: tokens[0].tokenRef.file: not a regular file", token("folder")),
+        (
+            "AUTH_REQUIRED: tokens[0].tokenRef: a token has 32 to 4096 characters; this one has 0",
+            token("missing"),
+        ),
+        (
+            "AUTH_REQUIRED: tokens[0].tokenRef: a token has 32 to 4096 characters; this one has 31",
+            token("short"),
+        ),
+        (
+            "AUTH_REQUIRED: tokens[0].tokenRef: a token has 32 to 4096 characters; this one has 4097",
+            token("long"),
+        ),
+        ("AUTH_REQUIRED: tokens[0].tokenRef: a token is one line", token("lines")),
+        (
+            "AUTH_REQUIRED: tokens[0].tokenRef: a token has 32 to 4096 characters; this one has 0",
+            with("/tokens/0/tokenRef", json!({"env": "COUNTERSIGN_TEST_NO_SUCH_VARIABLE"})),
+        ),
+        (
+            "AUTH_REQUIRED: providers[1].apiKeyRef: the key is missing or empty",
+            with("/providers/1", put(compatible(), "/apiKeyRef", json!({"file": "missing"}))),
+        ),
+        ("TLS_REQUIRED: listen.host: ", with("/listen", json!({"host": "0.0.0.0"}))),
+        ("TLS_REQUIRED: listen.host: ", with("/listen", json!({"host": "host.example"}))),
+        ("INSECURE_TRANSPORT: clientUrl: ", client("http://host.example")),
+        ("INSECURE_TRANSPORT: clientUrl: ", client("ftp://localhost")),
+        ("INSECURE_TRANSPORT: clientUrl: ", client("https://user@host.example")),
+        ("INSECURE_TRANSPORT: clientUrl: ", client("https://host.example?x")),
+        ("INSECURE_TRANSPORT: clientUrl: ", client("https://host.example#x")),
+    ];
+    for (expected, config) in cases {
+        let error = outcome(&directory, &config);
+        assert!(error.starts_with(expected), "{expected}: {error}");
+    }
+}
+
+#[test]
+fn a_text_that_is_not_exact_json_is_refused() {
+    let directory = directory();
+    let twice = r#"{"version":1,"version":1}"#;
+    for text in ["", "{", "[]", "null", "{\"version\":1}}", "\u{feff}{}", twice, &"[".repeat(100_000)] {
+        let error = HostConfig::parse(text, directory.path()).unwrap_err();
+        assert_eq!(error.code().as_str(), "INVALID_CONFIG");
+        assert!(error.to_string().starts_with("INVALID_CONFIG: "), "{error}");
+        assert!(!error.to_string().contains('\n'), "{error}");
+    }
+}
+
+// Contract 6.1: a regular file of at most 1,000,000 bytes, UTF-8; relative paths resolve against its directory.
+#[test]
+fn a_file_is_read_within_its_bounds() {
+    let directory = directory();
+    let path = directory.path().join("host.json");
+    let text = minimal().to_string();
+    fs::write(&path, format!("{text}{}", " ".repeat(1_000_000 - text.len()))).unwrap();
+    HostConfig::load(&path).unwrap();
+    let problem = |path: &Path| match HostConfig::load(path).unwrap_err() {
+        StartError::File { reason, .. } => reason,
+        other => other.to_string(),
+    };
+    fs::write(&path, format!("{text}{}", " ".repeat(1_000_001 - text.len()))).unwrap();
+    assert_eq!(problem(&path), "larger than 1000000 bytes");
+    fs::write(&path, b"{\"version\":\"\xff\"}").unwrap();
+    assert_eq!(problem(&path), "not valid UTF-8");
+    assert_eq!(problem(directory.path()), "not a regular file");
+    assert!(problem(&directory.path().join("none")).contains("No such file"));
+}
+
+// Design 7: a program takes its own members out; without that they are refused.
+#[test]
+fn a_program_can_keep_members_of_its_own() {
+    let directory = directory();
+    let text = put(minimal(), "/tools", json!([{"name": "write", "n": 1}])).to_string();
+    let text = text.replace("\"n\":1", "\"n\": 9007199254740993");
+    let (_, own) = HostConfig::parse_with_extensions(&text, directory.path(), &["tools", "audit"]).unwrap();
+    assert_eq!(own.keys().collect::<Vec<_>>(), ["tools"]);
+    assert_eq!(own["tools"].text().matches("9007199254740993").count(), 1, "as it was written");
+    let error = HostConfig::parse(&text, directory.path()).unwrap_err();
+    assert_eq!(error.to_string(), "INVALID_CONFIG: tools: unknown field");
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let directory = directory();
+    let config = put(minimal(), "/providers/1", compatible());
+    let config = HostConfig::parse(&config.to_string(), directory.path()).unwrap();
+    let shown = format!("{config:?} {:?}", config.options());
+    assert!(!shown.contains(ANN) && !shown.contains("sk-key"), "{shown}");
+    assert_eq!(config.options().tokens[0].token.expose_secret(), ANN, "trimmed at its end");
+}
+
+// From file to answer: what a configuration describes is what is served.
+#[tokio::test]
+async fn a_configured_host_serves() {
+    let directory = directory();
+    let config = put(with("/listen", json!({"port": 0})), "/approvals", json!({"interactive": true}));
+    let config = put(config, "/limits", json!({"maxSteps": 3}));
+    let config = HostConfig::parse(&config.to_string(), directory.path()).unwrap();
+    let driver = configured_driver(&config, Extras::default()).unwrap();
+    let host = serve(driver, config.options()).await.unwrap();
+    let mut peer = Peer::new(TcpStream::connect(host.local_addr()).await.unwrap());
+    let answer = peer.ask(&Ask::post("/v1/runs").token(ANN).json(&plain("x"))).await;
+    assert_eq!(answer.json()["text"], "Hello.");
+    let features = peer.ask(&Ask::get("/v1/protocol").token(ANN)).await.json()["features"].take();
+    assert!(features.as_array().unwrap().contains(&json!("interactive-approvals")));
+    host.close().await;
+}
+
+/// What the reference page says must be true: its complete example is read, and every field is described.
+#[test]
+fn the_reference_page_is_right() {
+    const PAGE: &str = include_str!("../../../../docs/configuration.md");
+    const OF_THE_PROGRAM: [&str; 4] = ["tools", "audit", "metrics", "code"];
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir(directory.path().join("secrets")).unwrap();
+    private(directory.path(), "secrets/app.token", ANN.as_bytes());
+    private(directory.path(), "secrets/reviewer.token", BOB.as_bytes());
+    private(directory.path(), "secrets/model.key", b"key");
+    let examples: Vec<_> =
+        PAGE.split("```json\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert_eq!(examples.len(), 2, "the smallest and the complete one");
+    for example in &examples {
+        let read = HostConfig::parse_with_extensions(example, directory.path(), &OF_THE_PROGRAM);
+        let (config, _) = read.unwrap_or_else(|error| panic!("{error}"));
+        configured_driver(&config, Extras::default()).unwrap();
+    }
+    let complete: Value = serde_json::from_str(examples[1]).unwrap();
+    let mut fields = Vec::new();
+    collect_fields("", &complete, &mut fields);
+    for field in fields {
+        assert!(PAGE.contains(&format!("`{field}`")), "{field} is not described");
+    }
+}
+
+/// The paths of all fields, without what belongs to scripts and to the program.
+fn collect_fields(path: &str, value: &Value, fields: &mut Vec<String>) {
+    let foreign = ["scripts", "default", "capabilities", "tools", "audit"];
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                let here = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                fields.push(here.clone());
+                if path.is_empty() && foreign.contains(&name.as_str())
+                    || path == "providers[]" && foreign.contains(&name.as_str())
+                {
+                    continue;
+                }
+                collect_fields(&here, value, fields);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                collect_fields(&format!("{path}[]"), item, fields);
+            }
+        }
+        _ => {}
+    }
+}

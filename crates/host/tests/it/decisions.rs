@@ -111,7 +111,11 @@ async fn a_decision_needs_a_valid_token_in_the_header_and_the_content_type() {
     let post = || Ask::post("/v1/approvals/decisions");
     let revoked = ANN.replace("0001", "0000");
     let cases = [
-        ("simple cross-site post", post().token(ANN).header("Content-Type", "text/plain").body(body.clone()), 400),
+        (
+            "simple cross-site post",
+            post().token(ANN).header("Content-Type", "text/plain").body(body.clone()),
+            400,
+        ),
         ("no content type", post().token(ANN).body(body.clone()), 400),
         ("no token", post().text(&body), 401),
         ("no token, other host", post().header("Host", "evil.example").text(&body), 401),
@@ -176,7 +180,11 @@ async fn each_outcome_has_its_sequence() {
         let resolved = run.event_of("approval.resolved").await["resolution"].take();
         assert_eq!(resolved["outcome"], outcome);
         assert_eq!(run.rest().await, rest, "{answer}");
-        assert_eq!(fixture.decide(ANN, &decided).await.outcome(), (404, "APPROVAL_NOT_FOUND".into()), "{answer}");
+        assert_eq!(
+            fixture.decide(ANN, &decided).await.outcome(),
+            (404, "APPROVAL_NOT_FOUND".into()),
+            "{answer}"
+        );
         assert_eq!(fixture.written().len(), usize::from(answer == "approve"));
     }
 }
@@ -210,7 +218,10 @@ async fn a_failing_sink_authorizes_nothing() {
         assert_eq!(answer.json()["error"]["retryable"], false);
         assert!(!String::from_utf8(answer.body).unwrap().contains(PRIVATE));
         let failed = run.event().await.unwrap();
-        assert_eq!((&failed["type"], &failed["error"]["code"]), (&json!("run.failed"), &json!("APPROVAL_AUDIT_FAILED")));
+        assert_eq!(
+            (&failed["type"], &failed["error"]["code"]),
+            (&json!("run.failed"), &json!("APPROVAL_AUDIT_FAILED"))
+        );
         assert!(!failed.to_string().contains(PRIVATE));
         // A refusal that cannot be recorded is no refusal either.
         let again = fixture.decide(ANN, &decision(&approval, "approve")).await;

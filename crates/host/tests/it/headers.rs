@@ -69,7 +69,11 @@ async fn an_allowed_page_gets_exactly_the_cors_headers() {
         assert!(preflight.all(absent).is_empty(), "{absent}");
     }
     // Errors carry them too, or the page could not read the code.
-    for ask in [Ask::get("/v1/protocol").token(ANN), Ask::get("/v1/protocol"), Ask::post("/v1/runs").token(ANN).text("{")] {
+    for ask in [
+        Ask::get("/v1/protocol").token(ANN),
+        Ask::get("/v1/protocol"),
+        Ask::post("/v1/runs").token(ANN).text("{"),
+    ] {
         let head = fixture.ask(&ask.header("Origin", ORIGIN)).await.head;
         assert_eq!(head.one("access-control-allow-origin"), ORIGIN);
         assert_eq!(head.one("access-control-expose-headers"), "AgenticDriver-Version");

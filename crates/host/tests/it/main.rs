@@ -1,10 +1,18 @@
 //! The host over real bytes: raw HTTP on in-memory pipes and on loopback sockets.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests and what they share fail by panicking"
+)]
+
 mod bodies;
 mod catalog;
 mod config;
 mod decisions;
 mod headers;
+mod noise;
 mod order;
 mod runs;
 mod shutdown;

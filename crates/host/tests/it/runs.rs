@@ -1,5 +1,8 @@
 //! Runs over HTTP: order of checks, buffered and streamed answers, slots (contract 1.8, 2.1, 2.2, 3.4, 6.4).
 
+use countersign_approval_core::registry::Limits;
+use countersign_driver::{ApprovalSettings, IdlePause};
+use countersign_host::Concurrency;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -21,8 +24,18 @@ async fn the_earlier_row_answers() {
     let fixture = Fixture::with_concurrency(1, 1);
     let tools = json!(["write"]);
     let cases = [
-        ("1 before 5", ANN, json!({"provider": "nobody", "model": "demo", "input": ""}), (400, "INVALID_REQUEST")),
-        ("2", ANN, with(plain("quick"), "session", json!({"id": "x", "revision": 0})), (400, "SESSIONS_UNAVAILABLE")),
+        (
+            "1 before 5",
+            ANN,
+            json!({"provider": "nobody", "model": "demo", "input": ""}),
+            (400, "INVALID_REQUEST"),
+        ),
+        (
+            "2",
+            ANN,
+            with(plain("quick"), "session", json!({"id": "x", "revision": 0})),
+            (400, "SESSIONS_UNAVAILABLE"),
+        ),
         ("3", ANN, with(plain("quick"), "retrieval", json!({"corpus": "x"})), (400, "RETRIEVAL_UNAVAILABLE")),
         (
             "4 before 5",
@@ -46,7 +59,11 @@ async fn the_earlier_row_answers() {
         (
             "9 before 12",
             ANN,
-            with(with(plain("quick"), "tools", json!(["nothing"])), "requiredCapabilities", json!(["images"])),
+            with(
+                with(plain("quick"), "tools", json!(["nothing"])),
+                "requiredCapabilities",
+                json!(["images"]),
+            ),
             (400, "UNSUPPORTED_CAPABILITY"),
         ),
         (
@@ -55,11 +72,20 @@ async fn the_earlier_row_answers() {
             with(with(plain("quick"), "provider", json!("spare")), "tools", json!(["nothing"])),
             (400, "UNSUPPORTED_TOOLS"),
         ),
-        ("11 before 12", ANN, with(plain("quick"), "tools", json!(["nothing", "nothing"])), (400, "INVALID_REQUEST")),
+        (
+            "11 before 12",
+            ANN,
+            with(plain("quick"), "tools", json!(["nothing", "nothing"])),
+            (400, "INVALID_REQUEST"),
+        ),
         (
             "12, application tools",
             ANN,
-            with(plain("quick"), "applicationTools", json!([{"name": "a", "description": "b", "inputSchema": {}}])),
+            with(
+                plain("quick"),
+                "applicationTools",
+                json!([{"name": "a", "description": "b", "inputSchema": {}}]),
+            ),
             (400, "APPLICATION_TOOLS_UNAVAILABLE"),
         ),
         ("12 before 13", ANN, with(reviewed("quick"), "tools", json!(["nothing"])), (400, "UNKNOWN_TOOL")),
@@ -94,6 +120,56 @@ async fn a_host_without_reviews_refuses_the_option_and_knows_no_approval() {
     });
     assert_eq!(fixture.decide(ANN, &made_up).await.outcome(), (404, "APPROVAL_NOT_FOUND".into()));
     assert_eq!(fixture.decide(ANN, &json!({})).await.outcome(), (400, "INVALID_APPROVAL".into()));
+}
+
+// Contract 4.11, row 12, and 4.9: before any event.
+#[tokio::test]
+async fn a_host_can_refuse_to_pause_the_idle_clock() {
+    let settings = ApprovalSettings { idle_pause: IdlePause::Refused, ..ApprovalSettings::default() };
+    let fixture = Fixture::with(Concurrency::default(), |builder| builder.approvals(settings));
+    let answer = fixture.ask(&run_ask(ANN, reviewed("quick"))).await;
+    assert_eq!(answer.outcome(), (400, "APPROVAL_POLICY".into()));
+    let mut body = reviewed("quick");
+    body["approvals"]["idlePolicy"] = json!("continue");
+    assert_eq!(fixture.ask(&run_ask(ANN, body)).await.head.status, 200);
+}
+
+// Design 4: what this version does not have is refused where it is asked for, and ignored where it is not.
+#[tokio::test]
+async fn additions_that_are_switched_off_are_refused() {
+    let fixture = Fixture::new();
+    for (name, value, status) in [
+        ("digest", json!(true), 400),
+        ("batch", json!(true), 400),
+        ("onDeny", json!("continue"), 400),
+        ("digest", json!(false), 200),
+        ("onDeny", json!("fail"), 200),
+    ] {
+        let mut body = reviewed("quick");
+        body["approvals"][name] = value;
+        let answer = fixture.ask(&run_ask(ANN, body)).await;
+        assert_eq!(answer.head.status, status, "{name}");
+        if status == 400 {
+            assert_eq!(answer.outcome().1, "APPROVAL_POLICY", "{name}");
+        }
+    }
+}
+
+// Contract 4.11, row 11: a hang-up frees the capacity of its review.
+#[tokio::test]
+async fn review_capacity_is_free_again_after_a_hang_up() {
+    let limits = Limits { max_pending: 1, ..Limits::default() };
+    let settings = ApprovalSettings { limits, ..ApprovalSettings::default() };
+    let fixture = Fixture::with(Concurrency::default(), |builder| builder.approvals(settings));
+    let (first, _) = fixture.waiting(ANN).await;
+    let mut second = fixture.connect();
+    second.start(&run_ask(BOB, reviewed("write"))).await;
+    assert_eq!(second.rest().await.last().unwrap(), "run.failed APPROVAL_CAPACITY");
+    drop(first);
+    while fixture.driver.pending_approvals() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let (_third, _) = fixture.waiting(BOB).await;
 }
 
 // Contract 2.2.
@@ -139,7 +215,8 @@ async fn accept_selects_the_stream() {
         (&["application/json", "text/event-stream"], "text/event-stream; charset=utf-8"),
     ];
     for (accepts, expected) in cases {
-        let ask = accepts.iter().fold(buffered(ANN, plain("quick")), |ask, accept| ask.header("Accept", accept));
+        let ask =
+            accepts.iter().fold(buffered(ANN, plain("quick")), |ask, accept| ask.header("Accept", accept));
         assert_eq!(fixture.ask(&ask).await.head.one("content-type"), expected, "{accepts:?}");
     }
 }
@@ -190,7 +267,12 @@ async fn an_approved_call_runs_once_with_the_reviewed_arguments() {
     assert_eq!(fixture.written(), [r#"{"k":[1,2]}"#]);
     assert_eq!(
         fixture.sink.kinds(),
-        ["approval.requested", "approval.resolved approved", "execution.started", "execution.finished completed"]
+        [
+            "approval.requested",
+            "approval.resolved approved",
+            "execution.started",
+            "execution.finished completed"
+        ]
     );
 }
 
@@ -216,7 +298,11 @@ async fn subjects_have_their_own_slots_within_the_total() {
     assert_eq!(fixture.ask(&buffered(ANN_REVIEWER, plain("quick"))).await.outcome(), (429, "BUSY".into()));
     assert_eq!(fixture.ask(&buffered(BOB, plain("quick"))).await.head.status, 200);
     let _third = fixture.waiting(BOB).await;
-    assert_eq!(fixture.ask(&buffered(BOB, plain("quick"))).await.outcome(), (429, "BUSY".into()), "the total");
+    assert_eq!(
+        fixture.ask(&buffered(BOB, plain("quick"))).await.outcome(),
+        (429, "BUSY".into()),
+        "the total"
+    );
     // Nothing but runs takes a slot.
     for path in ["/v1/protocol", "/v1/providers"] {
         assert_eq!(fixture.ask(&Ask::get(path).token(ANN)).await.head.status, 200);

@@ -128,6 +128,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         self.io.write_all(bytes).await.unwrap();
     }
 
+    /// Sends to a host that may not be there any more.
+    pub(crate) async fn send_quietly(&mut self, ask: &Ask) {
+        let _ = self.io.write_all(&ask.bytes()).await;
+    }
+
     /// A request and its whole answer.
     pub(crate) async fn ask(&mut self, ask: &Ask) -> Answer {
         let head = self.start(ask).await;

@@ -1,0 +1,88 @@
+//! `countersign audit`: what an audit file proves, and what it tells (design 7).
+
+mod show;
+
+use std::fs::File;
+use std::io::{BufReader, Write, stdout};
+use std::path::{Path, PathBuf};
+
+use anstream::AutoStream;
+use countersign_approval_core::ids::RunId;
+use countersign_store::audit_file::{Anchor, Reader, verify};
+
+use crate::error::{Error, Status};
+
+pub(crate) use show::show;
+
+/// Check and read audit files
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Check that no line was changed, added, moved or taken out
+    ///
+    /// Exit status: 0 good, 1 broken, 2 unreadable.
+    Verify {
+        /// The audit file
+        file: PathBuf,
+        /// The head that was noted elsewhere, HASH or N:HASH: shows a tail that was cut off or written anew
+        #[arg(long)]
+        head: Option<Anchor>,
+    },
+    /// Print who allowed what, and what ran
+    ///
+    /// Exit status: 0 good, 1 broken, 2 unreadable.
+    Show {
+        /// The audit file
+        file: PathBuf,
+        /// Only this run
+        #[arg(long, value_parser = run_id)]
+        run: Option<RunId>,
+    },
+}
+
+fn run_id(text: &str) -> Result<RunId, &'static str> {
+    RunId::parse(text).ok_or("a run id is a lower-case UUID with hyphens")
+}
+
+pub(crate) fn audit(command: &Command) -> Result<Status, Error> {
+    let mut out = AutoStream::auto(stdout());
+    match command {
+        Command::Verify { file, head } => report(&mut out, file, *head),
+        Command::Show { file, run } => {
+            let reader = Reader::new(BufReader::with_capacity(1 << 16, open(file)?));
+            show(&mut out, reader, *run)?;
+            Ok(Status::Good)
+        }
+    }
+}
+
+/// Verifies and says what that means.
+pub(crate) fn report(out: &mut impl Write, file: &Path, head: Option<Anchor>) -> Result<Status, Error> {
+    let verified = verify(file, head)?;
+    let mut text = format!("good: {} lines, each chained to the one before\n", verified.head.n);
+    text.push_str(&format!("head {}\n", verified.head));
+    match verified.anchored {
+        Some(line) if line == verified.head.n => text.push_str("the given head is the last line\n"),
+        Some(line) => {
+            let after = verified.head.n - line;
+            text.push_str(&format!("the given head is line {line}; the {after} lines after it are not anchored\n"));
+        }
+        None => text.push_str(
+            "without --head, a tail that was cut off and a file that was written anew cannot be seen: note the head \
+             elsewhere\n",
+        ),
+    }
+    if !verified.open.is_empty() {
+        text.push_str(&format!(
+            "{} reviews have not ended: they wait now, or their host is gone\n",
+            verified.open.len()
+        ));
+    }
+    out.write_all(text.as_bytes()).map_err(Error::io("cannot write"))?;
+    Ok(Status::Good)
+}
+
+fn open(path: &Path) -> Result<File, Error> {
+    File::open(path).map_err(|source| {
+        countersign_store::Error::Io { action: format!("open {}", path.display()), source }.into()
+    })
+}

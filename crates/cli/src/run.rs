@@ -1,0 +1,160 @@
+//! `countersign run`: one run at a host, its reviews answered here (design 7).
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use countersign_approval_core::ids::{InvalidName, ModelId, ProviderId, ToolName};
+use countersign_approval_core::review::IdlePolicy;
+use countersign_client::Client;
+use countersign_protocol::code::{Code, ErrorInfo};
+use countersign_protocol::request::{Approvals, RunRequest};
+use countersign_protocol::version::feature;
+use secrecy::SecretString;
+use zeroize::Zeroizing;
+
+use crate::error::{Error, Status};
+use crate::follow::{Decide, Reviewer, follow};
+use crate::signals::Interrupts;
+use crate::view::{Format, View};
+
+/// More than any token that a host looks at (contract 1.2).
+const MAX_TOKEN_FILE: u64 = 65_536;
+
+/// Start a run at a host, show its reviews and send the decisions
+///
+/// Ctrl-C cancels the run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The host, such as http://127.0.0.1:7433
+    #[arg(long)]
+    url: String,
+    /// The file that holds the token
+    #[arg(long, value_name = "FILE")]
+    token_file: PathBuf,
+    /// The provider, as the host names it
+    #[arg(long, value_parser = ProviderId::parse)]
+    provider: ProviderId,
+    /// The model
+    #[arg(long, value_parser = ModelId::parse)]
+    model: ModelId,
+    /// The tools that the agent may propose to call
+    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = tool_name)]
+    tools: Vec<ToolName>,
+    /// Answer every review so, without asking a person
+    #[arg(long, value_name = "ANSWER")]
+    decide: Option<Decide>,
+    /// Print each event as a line of JSON; a failure is the last line, {"error":{...}}
+    #[arg(long)]
+    json: bool,
+    /// What the run's idle limit does while a person decides
+    #[arg(long, value_enum, default_value_t = Idle::Pause)]
+    idle_policy: Idle,
+    /// After how many milliseconds a review expires; without it, never
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=2_147_483_647))]
+    expires_after_ms: Option<u32>,
+    /// Instructions for the agent
+    #[arg(long, value_name = "TEXT")]
+    instructions: Option<String>,
+    /// What to say to the agent
+    text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Idle {
+    /// It stands still
+    Pause,
+    /// It goes on
+    Continue,
+}
+
+fn tool_name(text: &str) -> Result<ToolName, InvalidName> {
+    ToolName::parse(text)
+}
+
+pub(crate) fn run(args: &Args) -> Result<Status, Error> {
+    let format = if args.json { Format::Json } else { Format::Human };
+    let reviewer = Reviewer::choose(args.decide, format)?;
+    let request = request(args)?;
+    let client = Client::builder(&args.url, token(&args.token_file)?).build()?;
+    crate::runtime()?.block_on(async {
+        let mut view = View::new(format);
+        let mut interrupts = Interrupts::new()?;
+        let ended = tokio::select! {
+            biased;
+            // Everything that is open is dropped: the host sees the stream close and cancels the run.
+            () = interrupts.next() => None,
+            ended = talk(&client, request, reviewer, &mut view) => Some(ended),
+        };
+        conclude(ended, &mut view)
+    })
+}
+
+/// Selects reviews wherever the host has them, and follows the run.
+async fn talk(
+    client: &Client,
+    mut request: RunRequest,
+    reviewer: Reviewer,
+    view: &mut View,
+) -> Result<crate::follow::Ended, Error> {
+    let offered = client.protocol().await?.features;
+    if !offered.iter().any(|offered| offered == feature::INTERACTIVE_APPROVALS) {
+        request.approvals = None;
+    }
+    follow(client, &request, reviewer, view).await
+}
+
+/// Says what is left to say.
+fn conclude(ended: Option<Result<crate::follow::Ended, Error>>, view: &mut View) -> Result<Status, Error> {
+    let unwritable = || Error::io("cannot write the events");
+    match ended {
+        None => {
+            view.interrupted().map_err(unwritable())?;
+            let error = ErrorInfo::new(Code::CANCELLED).with_message("Interrupted; the run is cancelled.");
+            view.last_line(&error).map_err(unwritable())?;
+            Ok(Status::Cancelled)
+        }
+        Some(Ok(ended)) => {
+            if let Some(error) = ended.error() {
+                view.last_line(error).map_err(unwritable())?;
+            }
+            Ok(ended.status())
+        }
+        Some(Err(error)) => {
+            // Where the events cannot be written, this cannot either, and standard error says so.
+            let _ = view.last_line(&error.info());
+            Err(error)
+        }
+    }
+}
+
+fn request(args: &Args) -> Result<RunRequest, Error> {
+    let mut request = RunRequest::new(args.provider.clone(), args.model.clone(), args.text.clone());
+    request.instructions.clone_from(&args.instructions);
+    request.tools.clone_from(&args.tools);
+    let idle = match args.idle_policy {
+        Idle::Pause => IdlePolicy::Pause,
+        Idle::Continue => IdlePolicy::Continue,
+    };
+    let mut approvals = Approvals::new(idle);
+    approvals.expires_after_ms = args.expires_after_ms;
+    request.approvals = Some(approvals);
+    // The host's own rules, before anything is sent.
+    let text = serde_json::to_string(&request).map_err(|error| Error::Usage(error.to_string()))?;
+    RunRequest::decode(&text)
+        .map_err(|error| Error::Usage(format!("the run cannot be asked for: {error}")))?;
+    Ok(request)
+}
+
+fn token(path: &Path) -> Result<SecretString, Error> {
+    let wrong =
+        |reason: &dyn std::fmt::Display| Error::Usage(format!("--token-file {}: {reason}", path.display()));
+    let mut text = Zeroizing::new(String::new());
+    File::open(path)
+        .and_then(|file| file.take(MAX_TOKEN_FILE).read_to_string(&mut text))
+        .map_err(|error| wrong(&error))?;
+    match text.trim() {
+        "" => Err(wrong(&"it is empty")),
+        token => Ok(SecretString::from(token)),
+    }
+}
