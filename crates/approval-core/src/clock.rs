@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use jiff::tz::TimeZone;
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A moment on the wall clock, to the millisecond, UTC. On the wire RFC 3339 with three decimals and `Z` (contract 3.1).
@@ -48,14 +49,17 @@ impl Timestamp {
     /// seconds up to 59, upper-case `T` and `Z`, year not 0000. Digits below the millisecond are cut.
     pub fn parse(text: &str) -> Option<Self> {
         let zone_at = zone_of(text.as_bytes())?;
-        // The shape is ASCII. jiff reads at most nine decimals, of which three are kept.
+        // The shape is ASCII. Three decimals are kept.
         let (moment, zone) = text.split_at_checked(zone_at)?;
         let moment = moment.get(..moment.len().min(HEAD.len() + 4))?;
-        let moment: jiff::Timestamp = format!("{moment}{zone}").parse().ok()?;
-        let millis = moment.as_millisecond();
+        let civil: DateTime = moment.parse().ok()?;
+        let millis = i64::try_from(civil.duration_since(EPOCH).as_millis()).ok()? - offset_millis(zone)?;
         (MIN_MILLIS..=MAX_MILLIS).contains(&millis).then_some(Self { millis })
     }
 }
+
+/// Sums are done on the calendar: jiff's own timestamps end a day before the year 9999 does.
+const EPOCH: DateTime = jiff::civil::date(1970, 1, 1).at(0, 0, 0, 0);
 
 /// Date and time up to the seconds; `d` stands for a digit.
 const HEAD: &[u8] = b"dddd-dd-ddTdd:dd:dd";
@@ -84,11 +88,17 @@ fn zone_of(text: &[u8]) -> Option<usize> {
     (zone == b"Z" || offset).then_some(HEAD.len() + decimals)
 }
 
+/// How far a zone of that shape is ahead of UTC.
+fn offset_millis(zone: &str) -> Option<i64> {
+    let Some((hours, minutes)) = zone.get(1..)?.split_once(':') else { return Some(0) };
+    let millis = (hours.parse::<i64>().ok()? * 60 + minutes.parse::<i64>().ok()?) * 60_000;
+    Some(if zone.starts_with('-') { -millis } else { millis })
+}
+
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match jiff::Timestamp::from_millisecond(self.millis) {
-            Ok(moment) => {
-                let civil = TimeZone::UTC.to_datetime(moment);
+        match EPOCH.checked_add(SignedDuration::from_millis(self.millis)) {
+            Ok(civil) => {
                 write!(
                     f,
                     "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",

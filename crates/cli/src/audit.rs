@@ -11,6 +11,7 @@ use countersign_approval_core::ids::RunId;
 use countersign_store::audit_file::{Anchor, Reader, verify};
 
 use crate::error::{Error, Status};
+use crate::review::Screen;
 
 pub(crate) use show::show;
 
@@ -49,7 +50,7 @@ pub(crate) fn audit(command: &Command) -> Result<Status, Error> {
         Command::Verify { file, head } => report(&mut out, file, *head),
         Command::Show { file, run } => {
             let reader = Reader::new(BufReader::with_capacity(1 << 16, open(file)?));
-            show(&mut out, reader, *run)?;
+            show(&mut out, reader, *run, Screen::of(stdout()))?;
             Ok(Status::Good)
         }
     }
@@ -58,13 +59,13 @@ pub(crate) fn audit(command: &Command) -> Result<Status, Error> {
 /// Verifies and says what that means.
 pub(crate) fn report(out: &mut impl Write, file: &Path, head: Option<Anchor>) -> Result<Status, Error> {
     let verified = verify(file, head)?;
-    let mut text = format!("good: {} lines, each chained to the one before\n", verified.head.n);
+    let mut text = format!("good: every line is chained to the one before; lines: {}\n", verified.head.n);
     text.push_str(&format!("head {}\n", verified.head));
     match verified.anchored {
         Some(line) if line == verified.head.n => text.push_str("the given head is the last line\n"),
         Some(line) => {
             let after = verified.head.n - line;
-            text.push_str(&format!("the given head is line {line}; the {after} lines after it are not anchored\n"));
+            text.push_str(&format!("the given head is line {line}; lines after it, chained but not anchored: {after}\n"));
         }
         None => text.push_str(
             "without --head, a tail that was cut off and a file that was written anew cannot be seen: note the head \
@@ -73,7 +74,7 @@ pub(crate) fn report(out: &mut impl Write, file: &Path, head: Option<Anchor>) ->
     }
     if !verified.open.is_empty() {
         text.push_str(&format!(
-            "{} reviews have not ended: they wait now, or their host is gone\n",
+            "reviews without an end: {}; they wait now, or their host is gone\n",
             verified.open.len()
         ));
     }

@@ -90,7 +90,7 @@ impl Stage {
         let driver = self.driver(Arc::<AuditFile>::clone(&audit))?;
         let host = serve(driver, options(&token)).await?;
         let mut out = AutoStream::auto(stdout());
-        writeln!(out, "{HEADING}A host listens on {}. A person asks its agent:{HEADING:#}", host.url())
+        writeln!(out, "{HEADING}A host listens on {}. A person asks the agent:{HEADING:#}", host.url())
             .map_err(show_failed())?;
         writeln!(out, "  {INPUT}\n").map_err(show_failed())?;
 
@@ -152,7 +152,7 @@ impl Stage {
         }
         writeln!(out, "\n{HEADING}The record{HEADING:#}").map_err(show_failed())?;
         let file = fs::File::open(&self.audit).map_err(Error::io("cannot use a temporary folder"))?;
-        audit::show(out, Reader::new(BufReader::new(file)), None)?;
+        audit::show(out, Reader::new(BufReader::new(file)), None, review::Screen::of(stdout()))?;
         audit::report(out, &self.audit, Some(audit.head().into()))?;
         let folder = self.folder.path().display();
         writeln!(out, "\nBoth files were in {folder}, which is removed now.").map_err(show_failed())

@@ -155,6 +155,8 @@ enum Progress {
 
 struct Review {
     approval: Arc<ApprovalRequest>,
+    /// Lines that the card shown last does not show.
+    left_out: usize,
     step: Step,
 }
 
@@ -189,9 +191,10 @@ impl Review {
         reviewer: Reviewer,
         view: &mut View,
     ) -> Result<Self, Error> {
+        let mut left_out = 0;
         let step = match reviewer {
             Reviewer::Person => {
-                let left_out = view.card(&approval, Extent::Window).map_err(shown)?;
+                left_out = view.card(&approval, Extent::Window).map_err(shown)?;
                 Step::Asking(view.ask(left_out).map_err(shown)?)
             }
             Reviewer::Fixed(decision) => {
@@ -199,7 +202,7 @@ impl Review {
                 decide(client, &approval, decision)
             }
         };
-        Ok(Self { approval, step })
+        Ok(Self { approval, left_out, step })
     }
 
     fn advance(
@@ -214,47 +217,47 @@ impl Review {
             Progress::Reply(Reply::Deny) => decide(client, &self.approval, Decision::Deny),
             Progress::Reply(Reply::Cancel) => decide(client, &self.approval, Decision::Cancel),
             Progress::Reply(Reply::View) => {
-                view.card(&self.approval, Extent::Whole).map_err(shown)?;
-                Step::Asking(view.ask(0).map_err(shown)?)
+                self.left_out = view.card(&self.approval, Extent::Whole).map_err(shown)?;
+                Step::Asking(view.ask(self.left_out).map_err(shown)?)
             }
             Progress::Reply(Reply::Unclear) => {
                 view.note("Please type a, d, c or v, and Enter.").map_err(shown)?;
-                Step::Asking(view.ask(0).map_err(shown)?)
+                Step::Asking(view.ask(self.left_out).map_err(shown)?)
             }
             Progress::Receipt(Ok(_)) => Step::Watching,
-            Progress::Receipt(Err(error)) => refused(error, reviewer, view)?,
+            Progress::Receipt(Err(error)) => self.refused(error, reviewer, view)?,
             Progress::GaveUp(error) => return Err((*error).into()),
         };
         Ok(())
+    }
+
+    /// The decision was not acknowledged. Nothing is sent again unless a person says so.
+    fn refused(&self, error: ClientError, reviewer: Reviewer, view: &mut View) -> Result<Step, Error> {
+        let over = matches!(&error, ClientError::Remote(info) if info.code == Code::APPROVAL_NOT_FOUND);
+        if over {
+            // It expired, or somebody else decided it: the stream is about to say so.
+            return Ok(Step::Watching);
+        }
+        let uncertain = error.is_uncertain();
+        match reviewer {
+            Reviewer::Fixed(_) if uncertain => Ok(Step::WatchingFor(Some(Box::new(error)))),
+            Reviewer::Fixed(_) => Err(error.into()),
+            Reviewer::Person => {
+                let told = if uncertain {
+                    "It cannot be known whether your decision arrived. If the question stays, it did not"
+                } else {
+                    "Your decision was refused"
+                };
+                view.note(&format!("{told}: {}", Error::from(error))).map_err(shown)?;
+                Ok(Step::Asking(view.ask(self.left_out).map_err(shown)?))
+            }
+        }
     }
 }
 
 fn decide(client: &Client, approval: &ApprovalRequest, decision: Decision) -> Step {
     let (client, decision) = (client.clone(), DecisionRequest::of(approval, decision));
     Step::Deciding(Box::pin(async move { client.decide_approval(&decision).await }))
-}
-
-/// The decision was not acknowledged. Nothing is sent again unless a person says so.
-fn refused(error: ClientError, reviewer: Reviewer, view: &mut View) -> Result<Step, Error> {
-    let over = matches!(&error, ClientError::Remote(info) if info.code == Code::APPROVAL_NOT_FOUND);
-    if over {
-        // It expired, or somebody else decided it: the stream is about to say so.
-        return Ok(Step::Watching);
-    }
-    let uncertain = error.is_uncertain();
-    match reviewer {
-        Reviewer::Fixed(_) if uncertain => Ok(Step::WatchingFor(Some(Box::new(error)))),
-        Reviewer::Fixed(_) => Err(error.into()),
-        Reviewer::Person => {
-            let told = if uncertain {
-                "It cannot be known whether your decision arrived. If the question stays, it did not"
-            } else {
-                "Your decision was refused"
-            };
-            view.note(&format!("{told}: {}", Error::from(error))).map_err(shown)?;
-            Ok(Step::Asking(view.ask(0).map_err(shown)?))
-        }
-    }
 }
 
 fn shown(source: std::io::Error) -> Error {

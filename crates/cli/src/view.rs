@@ -8,7 +8,9 @@ use countersign_approval_core::review::{ApprovalRequest, Decision, Outcome};
 use countersign_protocol::code::{ErrorBody, ErrorInfo};
 use countersign_protocol::event::{Event, EventBody};
 
-use crate::review::{AtomKind, Card, DIM, ESCAPE, Extent, Prompt, Quoting, Screen, atoms, cut, inline, json};
+use crate::review::{
+    AtomKind, Card, DIM, ESCAPE, Extent, Prompt, Quoting, Screen, atoms, cut, inline, json, word_width,
+};
 
 /// Lines of a tool's output that are shown.
 const OUTPUT_LINES: usize = 12;
@@ -101,7 +103,7 @@ impl View {
                 if !self.streamed && !result.text.is_empty() {
                     self.text(&result.text)?;
                 }
-                self.line(&format!("{GOOD}Completed{GOOD:#} {DIM}in {} steps{DIM:#}", result.steps))
+                self.line(&format!("{GOOD}Completed{GOOD:#} {DIM}(model steps: {}){DIM:#}", result.steps))
             }
             EventBody::RunFailed { error } => self.failure("Failed", error),
             EventBody::RunCancelled { error } => self.failure("Cancelled", error),
@@ -178,16 +180,15 @@ impl View {
         let gutter = screen.gutter();
         let left = gutter.chars().count();
         self.streamed = true;
-        for atom in atoms(text, Quoting::Bare, screen.charset) {
+        let atoms = atoms(text, Quoting::Bare, screen.charset);
+        let mut at_word = false;
+        for (at, atom) in atoms.iter().enumerate() {
             let ends = atom.kind == AtomKind::Break && atom.text == "\\n";
-            if let Some(column) = self.column
-                && (ends || column + atom.width >= screen.width)
-            {
+            let word = if at_word { word_width(&atoms[at..]) } else { 0 };
+            let needed = if word <= screen.width / 2 { word.max(atom.width) } else { atom.width };
+            if self.column.is_some_and(|column| !ends && column + needed >= screen.width) {
                 writeln!(self.out)?;
                 self.column = None;
-                if ends {
-                    continue;
-                }
             }
             let column = match self.column {
                 Some(column) => column,
@@ -196,17 +197,21 @@ impl View {
                     left
                 }
             };
-            match (ends, atom.kind) {
-                (true, _) => {
+            at_word = atom.text == " ";
+            self.column = match atom.kind {
+                _ if ends => {
                     writeln!(self.out)?;
-                    continue;
+                    None
                 }
-                (_, AtomKind::Shown) => write!(self.out, "{}", atom.text)?,
-                (_, AtomKind::Escape | AtomKind::Break) => {
-                    write!(self.out, "{ESCAPE}{}{ESCAPE:#}", atom.text)?
+                AtomKind::Shown => {
+                    write!(self.out, "{}", atom.text)?;
+                    Some(column + atom.width)
                 }
-            }
-            self.column = Some(column + atom.width);
+                AtomKind::Escape | AtomKind::Break => {
+                    write!(self.out, "{ESCAPE}{}{ESCAPE:#}", atom.text)?;
+                    Some(column + atom.width)
+                }
+            };
         }
         self.out.flush()
     }

@@ -283,6 +283,8 @@ impl Run {
 
     /// The terminal event (contract 5.4, 5.5). It is delivered whatever happens, unless nobody is there to take it.
     async fn finish(mut self, end: Result<RunResult, Stop>) {
+        // A run ends when its end is taken: an abort before that beats a failure that nobody was told (contract 3.4).
+        let asked = self.outlet.demand().await;
         if self.aborted.is_none() && self.cancellation.is_cancelled() {
             self.abort(ErrorInfo::new(Code::CANCELLED));
         }
@@ -299,7 +301,7 @@ impl Run {
                 EventBody::RunFailed { error: ErrorInfo::new(Code::INTERNAL_ERROR) }
             }
         };
-        if self.outlet.demand().await.is_ok() {
+        if asked.is_ok() {
             self.place(body);
         }
         // Whatever the run handed to tools and providers ends with it.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use countersign_driver::Driver;
+use countersign_driver::{Driver, EventStream};
 use countersign_protocol::version::{ProtocolInfo, feature};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -82,8 +83,8 @@ impl Service {
     }
 
     /// Ends the service: new work is refused with `HOST_SHUTTING_DOWN`, every run is aborted, streams have two
-    /// seconds to write `run.cancelled`, then all connections are dropped. Returns when their handlers have ended.
-    /// Calling it again waits for the same end.
+    /// seconds to write `run.cancelled`, then all connections are dropped. Returns when their handlers have ended and
+    /// the audit of their reviews is written. Calling it again waits for the same end.
     pub async fn close(&self) {
         self.shared.closing.cancel();
         self.shared.connections.close();
@@ -92,6 +93,19 @@ impl Service {
         }
         self.shared.stopped.cancel();
         self.shared.connections.wait().await;
+    }
+}
+
+impl Shared {
+    /// Gives up the events of a run that has not ended; that cancels it. While the service closes, the end of the run
+    /// is waited for: what its audit has to say must be said before the process may go (law 5).
+    pub(crate) fn abandon(&self, mut events: EventStream) {
+        if let Ok(runtime) = Handle::try_current()
+            && self.closing.is_cancelled()
+        {
+            let ending = async move { while events.next().await.is_some() {} };
+            drop(self.connections.spawn_on(ending, &runtime));
+        }
     }
 }
 

@@ -146,10 +146,8 @@ impl World {
         let effects = Effects::default();
         let shown: Arc<dyn AuditSink> = sink.clone();
         let settings = ApprovalSettings { sink: Some(shown), ..ApprovalSettings::default() };
-        let builder = Driver::builder()
-            .provider(Arc::new(model))
-            .tool(write_tool(&effects))
-            .clock(clock.clone());
+        let builder =
+            Driver::builder().provider(Arc::new(model)).tool(write_tool(&effects)).clock(clock.clone());
         let driver = change(builder, settings).build().unwrap();
         let service = Service::new(driver.clone(), &options(concurrency)).unwrap();
         Self { service, driver, sink, clock, effects }
@@ -187,6 +185,18 @@ impl World {
         }
         panic!("{} reviews are still pending", self.driver.pending_approvals());
     }
+}
+
+/// Waits until no more than so many tasks are left in the runtime (I6).
+pub(crate) async fn tasks_fall_to(most: usize) {
+    let metrics = tokio::runtime::Handle::current().metrics();
+    let fallen = async {
+        while metrics.num_alive_tasks() > most {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let within = tokio::time::timeout(Duration::from_secs(30), fallen).await;
+    assert!(within.is_ok(), "{} tasks are left, and not {most}", metrics.num_alive_tasks());
 }
 
 /// A client over pipes.
@@ -229,11 +239,7 @@ pub(crate) fn reviewed(input: &str) -> RunRequest {
 
 /// As [`reviewed`], with an idle limit and what happens to it during a review.
 pub(crate) fn idle(policy: IdlePolicy, limit_ms: u32) -> RunRequest {
-    RunRequest {
-        approvals: Some(Approvals::new(policy)),
-        idle_timeout_ms: Some(limit_ms),
-        ..plain("write")
-    }
+    RunRequest { approvals: Some(Approvals::new(policy)), idle_timeout_ms: Some(limit_ms), ..plain("write") }
 }
 
 /// As [`reviewed`], with an expiry.
@@ -247,7 +253,8 @@ pub(crate) fn expiring(after_ms: u32) -> RunRequest {
 pub(crate) async fn question(events: &mut EventStream) -> (Vec<Event>, Arc<ApprovalRequest>) {
     let mut seen = Vec::new();
     loop {
-        let event = events.next().await.expect("a question").unwrap();
+        let next = events.next().await;
+        let event = next.unwrap_or_else(|| panic!("no question, but {:?}", seen.last())).unwrap();
         seen.push(event.clone());
         if let EventBody::ApprovalRequested { approval, .. } = event.body {
             return (seen, approval);

@@ -52,15 +52,13 @@ async fn copy(
     mut gate: Option<watch::Receiver<State>>,
 ) {
     let mut chunk = [0; NARROW];
-    loop {
-        if let Some(gate) = &mut gate
-            && gate.wait_for(|state| *state == State::Open).await.is_err()
-        {
-            return;
+    while let Ok(length @ 1..) = from.read(&mut chunk).await {
+        if let Some(gate) = &mut gate {
+            // With nobody left to open or shut it, the gate is as it was left.
+            let _ = gate.wait_for(|state| *state == State::Open).await;
         }
-        match from.read(&mut chunk).await {
-            Ok(length @ 1..) if to.write_all(&chunk[..length]).await.is_ok() => {}
-            _ => return,
+        if to.write_all(&chunk[..length]).await.is_err() {
+            return;
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The public API of the crate.
 
+mod audit;
 mod histories;
 mod json;
 mod json_laws;
@@ -7,3 +8,6 @@ mod json_vectors;
 mod registry;
 mod registry_bench;
 mod registry_states;
+mod types;
+mod types_decision;
+mod types_time;

@@ -1,10 +1,6 @@
 //! Contract 4.4: every row, and the order of the rows.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test may stop at what it does not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may stop at what it does not expect")]
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -156,14 +152,9 @@ fn the_first_row_that_holds_answers() {
         for aborted in [false, true] {
             for late in [Late::No, Late::Wall, Late::Monotonic] {
                 for lacks in [Lacks::Nothing, Lacks::Provider, Lacks::Tool] {
-                    for echo in [
-                        Echo::Same,
-                        Echo::Run,
-                        Echo::RunRespelled,
-                        Echo::CallId,
-                        Echo::Name,
-                        Echo::Arguments,
-                    ] {
+                    for echo in
+                        [Echo::Same, Echo::Run, Echo::RunRespelled, Echo::CallId, Echo::Name, Echo::Arguments]
+                    {
                         for decision in [Decision::Approve, Decision::Deny, Decision::Cancel] {
                             check(Case { found, aborted, late, lacks, echo, decision });
                             cases += 1;
@@ -345,11 +336,8 @@ fn a_foreign_review_and_an_unknown_one_are_the_same_answer() {
                     let mut registry = Registry::new(Limits::default());
                     let run = Run::number(1);
                     run.aborted.set(aborted);
-                    let opening = registry
-                        .open(at(0, 0), approval_id(1), review(Some(1_000)), run)
-                        .unwrap();
-                    let mut request =
-                        DecisionRequest::of(&registry.opened(opening), Decision::Approve);
+                    let opening = registry.open(at(0, 0), approval_id(1), review(Some(1_000)), run).unwrap();
+                    let mut request = DecisionRequest::of(&registry.opened(opening), Decision::Approve);
                     request.approval_id = approval_id(approval).to_string();
                     change(&mut request);
                     let verdict = registry.decide(now, principal, &request);

@@ -102,7 +102,6 @@ pub(crate) fn opened(
     n: u128,
     expires_after: Option<u64>,
 ) -> std::sync::Arc<ApprovalRequest> {
-    let opening =
-        registry.open(at(0, 0), approval_id(n), review(expires_after), Run::number(n)).unwrap();
+    let opening = registry.open(at(0, 0), approval_id(n), review(expires_after), Run::number(n)).unwrap();
     registry.opened(opening)
 }

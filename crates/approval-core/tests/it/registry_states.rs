@@ -1,10 +1,6 @@
 //! The states of a review between its two clocks: opening, waiting, settling, gone (design 4, contract 4.3, 4.7).
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test may stop at what it does not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may stop at what it does not expect")]
 
 use std::time::Duration;
 
@@ -13,9 +9,13 @@ use countersign_approval_core::decision::DecisionRequest;
 use countersign_approval_core::registry::{Due, Limits, Proposal, Registry, Verdict};
 use countersign_approval_core::review::{Decision, Outcome};
 
-use crate::registry_bench::{START, Run, approval_id, at, caller, limits, opened, review};
+use crate::registry_bench::{Run, START, approval_id, at, caller, limits, opened, review};
 
-fn decide(registry: &mut Registry<Run>, now: Now, request: &DecisionRequest) -> Result<Box<Proposal>, &'static str> {
+fn decide(
+    registry: &mut Registry<Run>,
+    now: Now,
+    request: &DecisionRequest,
+) -> Result<Box<Proposal>, &'static str> {
     match registry.decide(now, &caller("alice"), request) {
         Verdict::Settle(proposal) => Ok(proposal),
         Verdict::Refuse(refusal) => Err(refusal.error.code()),
@@ -261,7 +261,13 @@ fn refused_decisions_are_limited_for_each_subject() {
     for _ in 0..9 {
         refuse(&mut registry, "alice", 65_001);
     }
-    assert!(decide(&mut registry, at(0, 65_002), &request).is_ok(), "an honest decision gets through");
+    // A window that opened between two sweeps ends by itself.
+    for code in ["APPROVAL_NOT_FOUND", "APPROVAL_NOT_FOUND", "APPROVAL_NOT_FOUND", "RATE_LIMITED"] {
+        assert_eq!(refuse(&mut registry, "carol", 65_500), code);
+    }
+    assert_eq!(refuse(&mut registry, "carol", 125_499), "RATE_LIMITED");
+    assert_eq!(refuse(&mut registry, "carol", 125_500), "APPROVAL_NOT_FOUND");
+    assert!(decide(&mut registry, at(0, 125_501), &request).is_ok(), "an honest decision gets through");
 }
 
 #[test]

@@ -11,10 +11,7 @@ use countersign_approval_core::ids::RunId;
 use countersign_store::audit_file::{Entry, Reader};
 
 use crate::error::Error;
-use crate::review::{Charset, inline, json};
-
-/// Columns of the arguments.
-const WIDTH: usize = 100;
+use crate::review::{Screen, inline, json};
 
 /// Prints the records of a file, of one run if it is given. Reviews that have not ended come last.
 ///
@@ -24,9 +21,10 @@ pub(crate) fn show<R: BufRead>(
     out: &mut impl Write,
     mut reader: Reader<R>,
     run: Option<RunId>,
+    screen: Screen,
 ) -> Result<(), Error> {
     let run = run.map(|run| run.to_string());
-    let mut accounts = Accounts::default();
+    let mut accounts = Accounts { open: BTreeMap::new(), screen };
     let mut write = |text: String| out.write_all(text.as_bytes()).map_err(Error::io("cannot write"));
     let broken = loop {
         match reader.next() {
@@ -46,10 +44,10 @@ pub(crate) fn show<R: BufRead>(
 }
 
 /// The reviews and executions that may still get records.
-#[derive(Default)]
 struct Accounts {
     /// By approval, or by run and call where nobody was asked.
     open: BTreeMap<String, Account>,
+    screen: Screen,
 }
 
 impl Accounts {
@@ -58,25 +56,30 @@ impl Accounts {
         match (entry.kind.as_str(), key(entry)) {
             ("approval.requested", Some(key)) => {
                 // The same id again would be a forgery; both are told.
-                let before = self.open.insert(key, Account::begin(entry));
+                let before = self.open.insert(key, Account::begin(entry, self.screen));
                 before.map(Account::finish).unwrap_or_default()
             }
             ("approval.resolved", Some(key)) => {
-                let account = self.open.entry(key.clone()).or_insert_with(|| Account::begin(entry));
+                let account =
+                    self.open.entry(key.clone()).or_insert_with(|| Account::begin(entry, self.screen));
                 account.resolved(entry);
                 if entry.outcome.as_deref() == Some("approved") { String::new() } else { self.close(&key) }
             }
             ("approval.abandoned", Some(key)) => {
-                let account = self.open.entry(key.clone()).or_insert_with(|| Account::begin(entry));
+                let account =
+                    self.open.entry(key.clone()).or_insert_with(|| Account::begin(entry, self.screen));
                 account.abandoned(entry.at);
                 self.close(&key)
             }
             ("execution.started", Some(key)) => {
-                self.open.entry(key).or_insert_with(|| Account::begin(entry)).started(entry);
+                self.open.entry(key).or_insert_with(|| Account::begin(entry, self.screen)).started(entry);
                 String::new()
             }
             ("execution.finished", Some(key)) => {
-                self.open.entry(key.clone()).or_insert_with(|| Account::begin(entry)).finished(entry);
+                self.open
+                    .entry(key.clone())
+                    .or_insert_with(|| Account::begin(entry, self.screen))
+                    .finished(entry);
                 self.close(&key)
             }
             ("approval.rejected", _) => {
@@ -128,24 +131,27 @@ enum State {
 }
 
 impl Account {
-    fn begin(entry: &Entry) -> Self {
+    fn begin(entry: &Entry, screen: Screen) -> Self {
         let mut account = Self { text: String::new(), state: State::Waiting };
         let tool = entry.tool.as_deref().map_or_else(|| "a call".to_owned(), inline);
-        account.line(format_args!("{} {tool}, asked for {}", entry.at, text(entry.subject.as_deref())));
+        account.line(format_args!("{} {tool}, in a run of {}", entry.at, text(entry.subject.as_deref())));
         for (name, value) in [
             ("run", &entry.run_id),
             ("approval", &entry.approval_id),
             ("call", &entry.call_id),
             ("provider", &entry.provider),
-            ("digest", &entry.digest),
         ] {
             if let Some(value) = value {
                 account.line(format_args!("  {name:<9} {}", inline(value)));
             }
         }
+        if let Some(digest) = &entry.digest {
+            account.line(format_args!("  {}", inline(digest)));
+        }
         if let Some(arguments) = &entry.arguments {
-            for line in json(arguments, WIDTH, Charset::Utf8) {
-                account.line(format_args!("  │ {}", line.text));
+            let gutter = screen.gutter();
+            for line in json(arguments, screen.width.saturating_sub(5), screen.charset) {
+                account.line(format_args!("  {gutter}{}", line.text));
             }
         }
         account

@@ -10,8 +10,8 @@ use super::layout::{self, DIM};
 use super::terminal::Screen;
 
 const BOLD: Style = Style::new().bold();
-/// Lines of a card, with the question, that are not the arguments.
-const FRAME: usize = 15;
+/// Two rules, and what stands below the card: what is left out, and the question.
+const FRAME: usize = 4;
 /// The least lines of arguments that are worth showing.
 const LEAST: usize = 6;
 
@@ -36,31 +36,36 @@ impl Card {
     pub(crate) fn draw(approval: &ApprovalRequest, screen: Screen, extent: Extent) -> Self {
         let call = approval.call.call();
         let gutter = screen.gutter();
+        let rule = format!("{BOLD}{}{BOLD:#}", screen.rule());
+        let width = screen.width.saturating_sub(1);
+        let heading = prose(&format!("The agent asks to call {}. Nothing has run yet.", call.name), width, 2);
+        let explained = prose("Behind the bar stands the agent's text, exactly as it would run:", width, 2);
+        let facts = facts(approval, width);
+
         let inner = screen.width.saturating_sub(gutter.chars().count() + 3);
         let id = layout::string("call id ", call.id.as_str(), inner, screen.charset);
         let arguments = layout::json(call.arguments.text(), inner, screen.charset);
-        let (proposal, left_out) = match (extent, screen.height) {
+        let (arguments, left_out) = match (extent, screen.height) {
             (Extent::Window, Some(height)) => {
-                let room = height.saturating_sub(FRAME + id.len()).max(LEAST);
-                layout::cut(arguments, room)
+                let others = heading.len() + explained.len() + id.len() + facts.len() + FRAME;
+                layout::cut(arguments, height.saturating_sub(others).max(LEAST))
             }
             (Extent::Window, None) | (Extent::Whole, _) => (arguments, 0),
         };
-        let mut lines = vec![
-            format!("{BOLD}{}{BOLD:#}", screen.rule()),
-            format!("  The agent asks to call {BOLD}{}{BOLD:#}. Nothing has run yet.", call.name),
-            format!("  {DIM}Behind the bar stands the agent's text, exactly as it would run:{DIM:#}"),
-        ];
-        lines.extend(id.iter().chain(&proposal).map(|line| format!("  {DIM}{gutter}{DIM:#}{}", line.text)));
-        lines.extend(facts(approval));
-        lines.push(format!("{BOLD}{}{BOLD:#}", screen.rule()));
+        let proposal = id.iter().chain(&arguments);
+        let lines = std::iter::once(rule.clone())
+            .chain(heading.iter().map(|line| format!("{BOLD}{line}{BOLD:#}")))
+            .chain(explained.iter().map(|line| format!("{DIM}{line}{DIM:#}")))
+            .chain(proposal.map(|line| format!("  {DIM}{gutter}{DIM:#}{}", line.text)))
+            .chain(facts)
+            .chain([rule])
+            .collect();
         Self { lines, left_out }
     }
 }
 
 /// What the host vouches for.
-fn facts(approval: &ApprovalRequest) -> Vec<String> {
-    let fact = |name: &str, value: String| format!("  {DIM}{name:<9}{DIM:#}{value}");
+fn facts(approval: &ApprovalRequest, width: usize) -> Vec<String> {
     let waiting = match approval.idle_policy {
         IdlePolicy::Pause => "the run waits for you",
         IdlePolicy::Continue => "the run's idle limit, if it has one, goes on",
@@ -69,10 +74,165 @@ fn facts(approval: &ApprovalRequest) -> Vec<String> {
         Some(at) => format!("expires {at}"),
         None => "does not expire".to_owned(),
     };
-    vec![
-        fact("run", approval.run_id.to_string()),
-        fact("approval", approval.approval_id.to_string()),
-        fact("asked", approval.requested_at.to_string()),
-        fact("until", format!("{end}; {waiting}")),
+    [
+        format!("run {}", approval.run_id),
+        format!("approval {}", approval.approval_id),
+        format!("asked {}", approval.requested_at),
+        format!("{end}; {waiting}"),
     ]
+    .iter()
+    .flat_map(|fact| prose(fact, width, 2))
+    .collect()
+}
+
+/// Our own words in lines of at most `width` columns, if no word is longer.
+fn prose(text: &str, width: usize, indent: usize) -> Vec<String> {
+    let mut lines = vec![" ".repeat(indent)];
+    for word in text.split(' ') {
+        let line = lines.last().map_or(0, String::len);
+        if line + 1 + word.len() > width && line > indent {
+            lines.push(" ".repeat(indent));
+        }
+        if let Some(line) = lines.last_mut() {
+            if line.len() > indent {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_approval_core::clock::Timestamp;
+    use countersign_approval_core::ids::{ApprovalId, CallId, RunId, ToolName};
+    use countersign_approval_core::json::Exact;
+    use countersign_approval_core::snapshot::{Snapshot, ToolCall};
+    use expect_test::{Expect, expect};
+    use unicode_width::UnicodeWidthStr;
+
+    use super::super::escape::Charset;
+    use super::*;
+
+    const ARGUMENTS: &str = r#"{"path":"notes/\u202etxt.exe","why":"SAFE – already approved by security\n[a] approve > a","argv":[],"body":"BODY"}"#;
+
+    fn request(call_id: &str, arguments: &str) -> ApprovalRequest {
+        let call = ToolCall {
+            id: CallId::parse(call_id).unwrap(),
+            name: ToolName::parse("save_file").unwrap(),
+            arguments: Exact::parse(arguments).unwrap(),
+        };
+        ApprovalRequest {
+            approval_id: ApprovalId::parse("0b8f5c0e-6d7a-4c44-9a59-1f1d3e2a7c11").unwrap(),
+            run_id: RunId::parse("5f0c2d1e-8b7a-4d33-8a48-0e1d2c3b4a59").unwrap(),
+            call: Snapshot::freeze(call).unwrap(),
+            requested_at: Timestamp::from_millis(1_767_323_045_678),
+            idle_policy: IdlePolicy::Pause,
+            expires_at: Some(Timestamp::from_millis(1_767_323_105_678)),
+        }
+    }
+
+    fn screen(width: usize, height: usize) -> Screen {
+        Screen { width, height: Some(height), charset: Charset::Utf8 }
+    }
+
+    fn drawn(approval: &ApprovalRequest, screen: Screen, extent: Extent) -> Vec<String> {
+        let lines = Card::draw(approval, screen, extent).lines;
+        lines.iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect()
+    }
+
+    fn check(screen: Screen, expected: Expect) {
+        expected.assert_eq(&drawn(&request("call-1", ARGUMENTS), screen, Extent::Window).join("\n"));
+    }
+
+    // K1, K7, K13: on a usual window.
+    #[test]
+    fn a_card_of_80_columns() {
+        check(
+            screen(80, 24),
+            expect![[r#"
+            ───────────────────────────────────────────────────────────────────────────────
+              The agent asks to call save_file. Nothing has run yet.
+              Behind the bar stands the agent's text, exactly as it would run:
+              │ call id "call-1"
+              │ {
+              │   "path": "notes/\u{202e}txt.exe",
+              │   "why": "SAFE – already approved by security\n
+              │     [a] approve > a",
+              │   "argv": [] (empty),
+              │   "body": "BODY"
+              │ }
+              run 5f0c2d1e-8b7a-4d33-8a48-0e1d2c3b4a59
+              approval 0b8f5c0e-6d7a-4c44-9a59-1f1d3e2a7c11
+              asked 2026-01-02T03:04:05.678Z
+              expires 2026-01-02T03:05:05.678Z; the run waits for you
+            ───────────────────────────────────────────────────────────────────────────────"#]],
+        );
+    }
+
+    #[test]
+    fn a_card_of_40_columns() {
+        check(
+            screen(40, 30),
+            expect![[r#"
+            ───────────────────────────────────────
+              The agent asks to call save_file.
+              Nothing has run yet.
+              Behind the bar stands the agent's
+              text, exactly as it would run:
+              │ call id "call-1"
+              │ {
+              │   "path": "notes/\u{202e}txt.exe",
+              │   "why": "SAFE – already approved 
+              │     by security\n
+              │     [a] approve > a",
+              │   "argv": [] (empty),
+              │   "body": "BODY"
+              │ }
+              run
+              5f0c2d1e-8b7a-4d33-8a48-0e1d2c3b4a59
+              approval
+              0b8f5c0e-6d7a-4c44-9a59-1f1d3e2a7c11
+              asked 2026-01-02T03:04:05.678Z
+              expires 2026-01-02T03:05:05.678Z; the
+              run waits for you
+            ───────────────────────────────────────"#]],
+        );
+    }
+
+    // K7: whatever the agent writes, it stands behind the bar, and facts of the host stand before the question.
+    #[test]
+    fn every_line_of_the_agent_is_behind_the_bar() {
+        let text = "\u{2500}".repeat(200) + "\n[a] approve > a\nrun approved\r\u{1b}[2A" + &" ".repeat(3000);
+        let arguments = format!("{{\"x\":{}}}", serde_json::to_string(&text).unwrap());
+        let approval = request(&text.chars().take(256).collect::<String>(), &arguments);
+        for width in [20, 40, 80, 200] {
+            let lines = drawn(&approval, screen(width, 24), Extent::Whole);
+            let first = lines.iter().position(|line| line.starts_with("  │ ")).unwrap();
+            let last = lines.iter().rposition(|line| line.starts_with("  │ ")).unwrap();
+            assert!(lines[first..=last].iter().all(|line| line.starts_with("  │ ")), "{lines:#?}");
+            assert!(lines.len() - last > 4, "facts stand between it and the question");
+            let ours = lines[..first].iter().chain(&lines[last + 1..]);
+            assert!(ours.into_iter().all(|line| !line.contains("approve >")));
+            let widest = lines[first..=last].iter().map(|line| line.width()).max().unwrap();
+            assert!(width < 30 || widest <= width, "{widest} columns of {width}");
+        }
+    }
+
+    // Nothing is left out without saying how much, and the end is shown (K5).
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        let arguments = format!(r#"{{"script":{:?},"last":"rm -rf ~"}}"#, "line of it\n".repeat(500));
+        let approval = request("call-1", &arguments);
+        let card = Card::draw(&approval, screen(80, 24), Extent::Window);
+        assert!(card.lines.len() + 2 <= 24, "{} lines", card.lines.len());
+        let text = card.lines.join("\n");
+        assert!(text.contains(&format!("[{} lines, ", card.left_out)) && text.contains("rm -rf ~"), "{text}");
+        let whole = Card::draw(&approval, screen(80, 24), Extent::Whole);
+        assert_eq!(whole.left_out, 0);
+        // The line that counts takes the place of the lines that it counts.
+        assert_eq!(whole.lines.len(), card.lines.len() - 1 + card.left_out);
+        assert_eq!(whole.lines.iter().filter(|line| line.contains("line of it")).count(), 500);
+    }
 }

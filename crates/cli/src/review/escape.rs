@@ -2,7 +2,7 @@
 //!
 //! What could move the cursor, hide, reorder or look like nothing is shown as an escape such as `\u{202e}`; a long
 //! run of one such character, or of blanks, is shown once with its count, as `·×3000`. The result is exact: `\` in
-//! quoted text is always doubled, and a `·` or `×` that could be taken for one of ours is itself escaped.
+//! quoted text is always doubled, and a `·`, `×` or digit that could be taken for one of ours is itself escaped.
 
 use unicode_general_category::{GeneralCategory, get_general_category};
 use unicode_width::UnicodeWidthChar;
@@ -56,6 +56,7 @@ pub(crate) enum AtomKind {
 pub(crate) fn atoms(text: &str, quoting: Quoting, charset: Charset) -> Vec<Atom> {
     let mut out: Vec<Atom> = Vec::with_capacity(text.len());
     let mut marks = 0;
+    let mut after_count = false;
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         let mut times = 1;
@@ -65,7 +66,9 @@ pub(crate) fn atoms(text: &str, quoting: Quoting, charset: Charset) -> Vec<Atom>
         }
         marks = if is_mark(c) { marks + 1 } else { 0 };
         let after_ours = out.last().is_some_and(|atom| atom.kind != AtomKind::Shown);
-        let form = form(c, chars.peek().copied(), Context { quoting, charset, marks, after_ours });
+        let form =
+            form(c, chars.peek().copied(), Context { quoting, charset, marks, after_ours, after_count });
+        after_count = false;
         let (unit, kind, limit) = match form {
             Form::Shown if c == ' ' => ("·".to_owned(), AtomKind::Shown, MAX_BLANKS),
             Form::Shown => (String::new(), AtomKind::Shown, usize::MAX),
@@ -78,6 +81,7 @@ pub(crate) fn atoms(text: &str, quoting: Quoting, charset: Charset) -> Vec<Atom>
             let sign = if charset == Charset::Ascii { "*" } else { "×" };
             out.push(atom(format!("{unit}{sign}{times}"), kind));
             chars = rest;
+            after_count = true;
         } else if kind == AtomKind::Shown {
             out.push(atom(c.to_string(), kind));
         } else {
@@ -85,6 +89,12 @@ pub(crate) fn atoms(text: &str, quoting: Quoting, charset: Charset) -> Vec<Atom>
         }
     }
     out
+}
+
+/// Columns up to the next blank or line break: what had better stay on one line.
+pub(crate) fn word_width(atoms: &[Atom]) -> usize {
+    let ends = |atom: &&Atom| atom.text != " " && atom.kind != AtomKind::Break;
+    atoms.iter().take_while(ends).map(|atom| atom.width).sum()
 }
 
 /// The text on one line, safe to print.
@@ -98,6 +108,8 @@ struct Context {
     /// How many marks stand on the letter, this one included.
     marks: usize,
     after_ours: bool,
+    /// A count of ours stands before it.
+    after_count: bool,
 }
 
 enum Form {
@@ -115,6 +127,7 @@ fn form(c: char, next: Option<char>, context: Context) -> Form {
         // Only we write a count behind a sign of ours.
         '×' if context.after_ours => code(),
         '*' if context.after_ours && context.charset == Charset::Ascii => code(),
+        '0'..='9' if context.after_count => code(),
         '·' if next == Some('×') => code(),
         ' '..='~' => Form::Shown,
         _ if context.charset == Charset::Ascii || is_unseen(c) => code(),
@@ -156,6 +169,8 @@ fn atom(text: String, kind: AtomKind) -> Atom {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn quoted(text: &str) -> String {
@@ -195,6 +210,7 @@ mod tests {
             (flood('\n', 5), r"a\n×5z".into()),
             (flood('\t', 40), r"a\t×40z".into()),
             (flood('\u{200b}', 500), r"a\u{200b}×500z".into()),
+            (" ".repeat(30) + "05", r"·×30\u{30}5".into()),
         ] {
             assert_eq!(quoted(&text), shown);
         }
@@ -239,6 +255,60 @@ mod tests {
             .collect();
         assert_eq!(shown, r"\u{15b}\u{20}*21\u{2a}\u{e9}\u{2a}");
         assert!(shown.is_ascii());
+    }
+
+    /// Reads what we wrote back. Not a parser of anything else.
+    fn unescape(shown: &str) -> String {
+        let mut out = String::new();
+        let mut rest = shown;
+        while let Some(c) = rest.chars().next() {
+            let (unit, length) = match c {
+                '\\' if rest.starts_with("\\u{") => {
+                    let end = rest.find('}').unwrap();
+                    (char::from_u32(u32::from_str_radix(&rest[3..end], 16).unwrap()).unwrap(), end + 1)
+                }
+                '\\' => {
+                    let unit = match rest.as_bytes()[1] {
+                        b'n' => '\n',
+                        b'r' => '\r',
+                        b't' => '\t',
+                        other => char::from(other),
+                    };
+                    (unit, 2)
+                }
+                '·' if rest.starts_with("·×") => (' ', c.len_utf8()),
+                c => (c, c.len_utf8()),
+            };
+            rest = &rest[length..];
+            let ours = c == '\\' || (c == '·' && unit == ' ');
+            let mut times = 1;
+            if ours && let Some(count) = rest.strip_prefix('×') {
+                let digits = count.find(|c: char| !c.is_ascii_digit()).unwrap_or(count.len());
+                times = count[..digits].parse().unwrap();
+                rest = &count[digits..];
+            }
+            out.extend(std::iter::repeat_n(unit, times));
+        }
+        out
+    }
+
+    proptest! {
+        // Law 3: what is shown tells exactly what is there, and nothing in it is obeyed.
+        #[test]
+        fn what_is_shown_can_be_read_back(
+            parts in prop::collection::vec(
+                (prop_oneof![
+                    any::<char>(),
+                    prop::sample::select("a05 \"\\·×*\n\r\t\u{1b}\u{9b}\u{202e}\u{301}\u{200b}é東n{}".chars().collect::<Vec<_>>()),
+                ], prop_oneof![Just(1_usize), Just(2), 3_usize..40]),
+                0..20,
+            ),
+        ) {
+            let text: String = parts.iter().flat_map(|(c, times)| std::iter::repeat_n(*c, *times)).collect();
+            let shown = quoted(&text);
+            prop_assert!(shown.chars().all(|c| !c.is_control() && !is_unseen(c) || c == ' '), "{shown:?}");
+            prop_assert_eq!(unescape(&shown), text);
+        }
     }
 
     #[test]

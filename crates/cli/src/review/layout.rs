@@ -6,7 +6,7 @@
 use anstyle::{AnsiColor, Style};
 use countersign_approval_core::json::{Document, Node};
 
-use super::escape::{Atom, AtomKind, Charset, Quoting, atoms};
+use super::escape::{Atom, AtomKind, Charset, Quoting, atoms, word_width};
 
 /// How escapes look where there are colours.
 pub(crate) const ESCAPE: Style = AnsiColor::Yellow.on_default().bold();
@@ -51,8 +51,7 @@ pub(crate) fn cut(lines: Vec<Line>, room: usize) -> (Vec<Line>, usize) {
     let (head, tail) = (room / 2, room - room / 2 - 1);
     let middle = &lines[head..lines.len() - tail];
     let (count, chars) = (middle.len(), middle.iter().map(|line| line.chars).sum::<usize>());
-    let remark =
-        Line { text: format!("{DIM}[{count} lines, {chars} characters not shown]{DIM:#}"), chars: 0 };
+    let remark = Line { text: format!("{DIM}[{count} lines, {chars} characters hidden]{DIM:#}"), chars: 0 };
     let shown =
         lines[..head].iter().cloned().chain([remark]).chain(lines[lines.len() - tail..].iter().cloned());
     (shown.collect(), count)
@@ -168,11 +167,18 @@ impl Flow {
 
     fn atoms(&mut self, atoms: &[Atom], indent: usize) {
         let mut left = atoms;
+        let mut at_word = false;
         while let Some((atom, rest)) = left.split_first() {
-            if self.column + atom.width > self.width && !self.fresh {
+            // A word that fits a line of its own is not torn; no character is lost either way.
+            let word = if at_word { word_width(left) } else { 0 };
+            let needed = if word <= self.width / 2 { word.max(atom.width) } else { atom.width };
+            // A blank may hang into the margin, so that no line begins with one that belongs to the line before.
+            let hangs = atom.text == " " && self.column == self.width;
+            if self.column + needed > self.width && !self.fresh && !hangs {
                 self.newline(indent + 2);
             }
             self.put(atom);
+            at_word = atom.text == " ";
             left = rest;
             if atom.kind == AtomKind::Break && !rest.is_empty() {
                 self.newline(indent + 2);
@@ -286,12 +292,12 @@ mod tests {
             expect![[r#"
                 {
                   "body": "First line\n
-                    Second, which is lon
-                    ger than the window 
-                    is wide\n
-                    \n"
-                  "x": "東京東京東京東京東
-                    京"
+                    Second, which is 
+                    longer than the 
+                    window is wide\n
+                    \n",
+                  "x": "東京東京東京東京
+                    東京"
                 }"#]],
         );
     }

@@ -11,6 +11,7 @@
 mod behaviours;
 mod gate;
 mod idle;
+mod load;
 mod requests;
 mod sequences;
 mod support;

@@ -19,7 +19,7 @@ use crate::wire::Signals;
 
 /// Validates, authorizes, takes a slot, runs: in this order (contract 2.1).
 pub(crate) async fn run(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     signals: &Arc<Signals>,
     principal: &Arc<Principal>,
     headers: &HeaderMap,
@@ -42,7 +42,7 @@ pub(crate) async fn run(
 
 /// Answers with events. The headers wait for the first one, so whatever fails before is an ordinary error.
 async fn stream(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     signals: &Arc<Signals>,
     principal: &Arc<Principal>,
     prepared: Prepared,
@@ -51,12 +51,12 @@ async fn stream(
     let watch = signals.watch_peer();
     let mut events = prepared.stream(caller(principal), &shared.closing);
     let first = events.next().await.ok_or_else(|| ErrorInfo::new(Code::INTERNAL_ERROR))?;
-    Ok(respond::events(EventBody::new(first, events, Arc::clone(signals), watch, slot)))
+    Ok(respond::events(EventBody::new(first, events, Arc::clone(shared), Arc::clone(signals), watch, slot)))
 }
 
 /// Answers with the result when it is there. Dropping this future, as a hang-up does, cancels the run.
 async fn buffer(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     signals: &Arc<Signals>,
     principal: &Arc<Principal>,
     prepared: Prepared,

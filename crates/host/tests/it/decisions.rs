@@ -3,12 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_approval_core::audit::{AuditRecord, AuditSink, BoxError};
-use countersign_driver::ApprovalSettings;
 use countersign_host::Concurrency;
 use countersign_testkit::{Answer as SinkAnswer, FakeClock, PRIVATE};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
 use crate::support::{
     ANN, ANN_ELSEWHERE, ANN_REVIEWER, ANN_RUNNER, Ask, BOB, CARL, Fixture, decision, plain, reviewed, run_ask,
@@ -233,34 +230,10 @@ async fn a_failing_sink_authorizes_nothing() {
     }
 }
 
-/// A sink that says when it was asked to resolve, and answers when it is let go.
-struct SlowSink {
-    entered: mpsc::UnboundedSender<()>,
-    let_go: std::sync::Mutex<std::sync::mpsc::Receiver<()>>,
-}
-
-impl AuditSink for SlowSink {
-    fn record(&self, record: &AuditRecord) -> Result<(), BoxError> {
-        if matches!(record, AuditRecord::Resolved { .. }) {
-            self.entered.send(())?;
-            self.let_go.lock().unwrap().recv()?;
-        }
-        Ok(())
-    }
-
-    fn blocking(&self) -> bool {
-        true
-    }
-}
-
 // Design 4: the steps of a decision run by themselves, so a caller who hangs up changes nothing.
 #[tokio::test]
 async fn a_reviewer_who_hangs_up_has_still_decided() {
-    let (entered, mut entering) = mpsc::unbounded_channel();
-    let (go, let_go) = std::sync::mpsc::channel();
-    let sink: Arc<dyn AuditSink> = Arc::new(SlowSink { entered, let_go: let_go.into() });
-    let settings = ApprovalSettings { sink: Some(sink), ..ApprovalSettings::default() };
-    let fixture = Fixture::with(Concurrency::default(), |builder| builder.approvals(settings));
+    let (fixture, mut entering, go) = Fixture::with_slow_sink();
     let (mut run, approval) = fixture.waiting(ANN).await;
     let mut reviewer = fixture.connect();
     let body = decision(&approval, "approve");

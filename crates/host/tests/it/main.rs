@@ -1,5 +1,6 @@
 //! The host over real bytes: raw HTTP on in-memory pipes and on loopback sockets.
 
+#![allow(clippy::type_complexity, reason = "tables of cases")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -9,6 +10,7 @@
 
 mod bodies;
 mod catalog;
+#[cfg(unix)]
 mod config;
 mod decisions;
 mod headers;

@@ -138,6 +138,23 @@ async fn a_closing_host_refuses_everything_and_waits_two_seconds_at_most() {
     assert!(half.is_closed().await);
 }
 
+// Law 5: when `close` returns, the end of every review is in the audit, however slow its sink. Real time, because the
+// sink blocks a thread: two seconds for the connection, and a little more.
+#[tokio::test]
+async fn closing_waits_for_the_audit() {
+    let (fixture, mut entering, go) = Fixture::with_slow_sink();
+    let (mut run, _) = fixture.waiting(ANN).await;
+    let service = fixture.service.clone();
+    let closing = tokio::spawn(async move { service.close().await });
+    entering.recv().await.unwrap();
+    assert!(run.is_closed().await, "after two seconds the connection is dropped");
+    sleep(Duration::from_millis(100)).await;
+    assert!(!closing.is_finished(), "but the record is not written yet");
+    go.send(()).unwrap();
+    closing.await.unwrap();
+    assert_eq!(fixture.driver.pending_approvals(), 0);
+}
+
 // A buffered run that the host aborts is answered, with the code of its cancellation (contract 5.2).
 #[tokio::test(start_paused = true)]
 async fn closing_aborts_a_buffered_run() {

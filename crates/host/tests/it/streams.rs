@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use countersign_driver::provider::{Provider, ProviderError, Turn, TurnRequest, TurnSink};
-use countersign_host::{Concurrency, Service};
+use countersign_host::{Concurrency, Options, Service};
 use countersign_protocol::provider_info::ProviderInfo;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -77,20 +77,18 @@ impl Provider for Bug {
     }
 }
 
-// Contract 1.8: an error behind the headers destroys the connection; the stream does not look complete, its slot is
-// free, and others do not notice (law 9).
+// Contract 5.1: a run that dies of a bug says so without its private text, and nobody else notices (law 9).
 #[tokio::test]
-async fn a_run_that_dies_takes_its_connection_along_and_nothing_else() {
+async fn a_run_that_dies_fails_by_name_and_alone() {
     let info: ProviderInfo = serde_json::from_value(json!({
         "id": "bug", "name": "bug", "vendor": "test", "authMode": "none",
         "capabilities": {"tools": true, "textStreaming": true},
     }))
     .unwrap();
     let bug = Arc::new(Bug(info));
-    let one = Concurrency { total: 1, per_subject: 1 };
-    let driver = Fixture::with(one, |builder| builder.provider(bug)).driver;
-    let mut options = options();
-    options.concurrency = one;
+    let concurrency = Concurrency { total: 1, per_subject: 1 };
+    let driver = Fixture::with(concurrency, |builder| builder.provider(bug)).driver;
+    let mut options = Options { concurrency, ..options() };
     options.tokens[0].providers.push("bug".into());
     let service = Service::new(driver, &options).unwrap();
     let connect = || {
@@ -103,9 +101,10 @@ async fn a_run_that_dies_takes_its_connection_along_and_nothing_else() {
     body["provider"] = json!("bug");
     let mut run = connect();
     assert_eq!(run.start(&run_ask(ANN, body)).await.status, 200);
-    let cut = async { while run.try_chunk().await.is_some_and(|chunk| chunk.is_some()) {} };
-    cut.await;
-    assert!(run.is_closed().await, "no last chunk: the body is not complete");
+    let failed = run.event_of("run.failed").await;
+    assert_eq!(failed["error"]["code"], "INTERNAL_ERROR");
+    assert!(!failed.to_string().contains("bug in a provider"));
+    assert_eq!(run.event().await, None);
     let next = connect().ask(&Ask::post("/v1/runs").token(ANN).json(&plain("quick"))).await;
     assert_eq!(next.head.status, 200);
 }

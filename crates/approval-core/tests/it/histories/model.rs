@@ -62,15 +62,25 @@ impl Review {
     }
 }
 
-/// How a decision differs from the honest one.
+/// How the echo of a decision differs from the honest one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     None,
-    Grants,
     Run,
     CallId,
     Name,
     Arguments,
+}
+
+/// A decision as the model sees it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Attempt {
+    pub(super) caller: &'static str,
+    pub(super) review: u128,
+    pub(super) lacks_grants: bool,
+    pub(super) change: Change,
+    /// What it asks for.
+    pub(super) outcome: Outcome,
 }
 
 /// What a decision must lead to: what the caller is told, and how the review is settled.
@@ -111,24 +121,17 @@ impl Model {
         self.reviews.values().any(|review| review.open() && review.late(now))
     }
 
-    /// Contract 4.4, rows 2 to 7. `outcome` is what the decision asks for.
-    pub(super) fn verdict(
-        &mut self,
-        now: Clocks,
-        caller: &'static str,
-        n: u128,
-        change: Change,
-        outcome: Outcome,
-        limit: usize,
-    ) -> Verdict {
-        let found = self.reviews.get(&n).filter(|review| review.open() && review.owner == caller);
-        let (code, settles) = match (found, change) {
-            (None, _) => (Some("APPROVAL_NOT_FOUND"), None),
-            (Some(review), _) if review.aborted() => (Some("APPROVAL_NOT_FOUND"), Some(Outcome::Cancelled)),
-            (Some(review), _) if review.late(now) => (Some("APPROVAL_NOT_FOUND"), Some(Outcome::Expired)),
-            (Some(_), Change::None) => (None, Some(outcome)),
-            (Some(_), Change::Grants) => (Some("FORBIDDEN"), None),
-            (Some(_), _) => (Some("APPROVAL_MISMATCH"), None),
+    /// Contract 4.4, rows 2 to 7.
+    pub(super) fn verdict(&mut self, now: Clocks, attempt: Attempt, limit: usize) -> Verdict {
+        let Attempt { caller, review, lacks_grants, change, outcome } = attempt;
+        let found = self.reviews.get(&review).filter(|review| review.open() && review.owner == caller);
+        let (code, settles) = match found {
+            None => (Some("APPROVAL_NOT_FOUND"), None),
+            Some(review) if review.aborted() => (Some("APPROVAL_NOT_FOUND"), Some(Outcome::Cancelled)),
+            Some(review) if review.late(now) => (Some("APPROVAL_NOT_FOUND"), Some(Outcome::Expired)),
+            Some(_) if lacks_grants => (Some("FORBIDDEN"), None),
+            Some(_) if change != Change::None => (Some("APPROVAL_MISMATCH"), None),
+            Some(_) => (None, Some(outcome)),
         };
         if code.is_some() && self.flooded(now, caller, limit) {
             return Verdict { code: Some("RATE_LIMITED"), settles };

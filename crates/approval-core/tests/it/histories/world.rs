@@ -15,7 +15,7 @@ use countersign_approval_core::review::{ApprovalRequest, Decision, IdlePolicy, O
 use countersign_approval_core::snapshot::Snapshot;
 
 use super::Random;
-use super::model::{Change, Clocks, Fact, Model, Review};
+use super::model::{Attempt, Change, Clocks, Fact, Model, Review};
 use crate::registry_bench::{Run, START, approval_id, call, caller, granted, limits, run_id, subject};
 
 const SUBJECTS: [&str; 3] = ["alice", "bob", "carol"];
@@ -87,7 +87,8 @@ impl World {
         assert_eq!(self.registry.pending(), self.model.pending());
         assert_eq!(self.registry.check_capacity().is_err(), self.model.pending() >= self.max_pending);
         let due = self.registry.next_due();
-        let due = due.map(|due| Clocks { wall: due.wall.as_millis(), monotonic: due.monotonic.as_millis() as u64 });
+        let due =
+            due.map(|due| Clocks { wall: due.wall.as_millis(), monotonic: due.monotonic.as_millis() as u64 });
         assert_eq!(due, self.model.next_due());
         // I1: at most one effect each.
         assert!(self.effects.values().all(|count| *count == 1));
@@ -131,7 +132,8 @@ impl World {
     fn open(&mut self, random: &mut Random) {
         let reuse = self.next > 1 && random.one_in(10);
         let n = if reuse { u128::from(random.below(self.next as u64)) } else { self.next };
-        let (owner, lasts) = (random.pick(&SUBJECTS[..2]), random.pick(&[None, Some(0), Some(20), Some(60_000)]));
+        let (owner, lasts) =
+            (random.pick(&SUBJECTS[..2]), random.pick(&[None, Some(0), Some(20), Some(60_000)]));
         let run = Run::number(n);
         let aborted = Rc::clone(&run.aborted);
         let new = NewReview {
@@ -214,7 +216,11 @@ impl World {
             AuditRecord::Resolved { approval, resolution, .. } => {
                 let id = approval.approval_id;
                 assert_eq!(resolution.approval_id, id);
-                assert!(!self.trail.iter().any(|r| matches!(r, AuditRecord::Resolved { approval: a, .. } if a.approval_id == id)));
+                assert!(
+                    !self.trail.iter().any(
+                        |r| matches!(r, AuditRecord::Resolved { approval: a, .. } if a.approval_id == id)
+                    )
+                );
                 let shown = self.trail.iter().find_map(|r| match r {
                     AuditRecord::Requested { approval, .. } if approval.approval_id == id => Some(approval),
                     _ => None,
@@ -249,7 +255,7 @@ impl World {
         let change = if random.one_in(2) {
             Change::None
         } else {
-            random.pick(&[Change::Grants, Change::Run, Change::CallId, Change::Name, Change::Arguments])
+            random.pick(&[Change::Run, Change::CallId, Change::Name, Change::Arguments])
         };
         let decision = random.pick(&[Decision::Approve, Decision::Approve, Decision::Deny, Decision::Cancel]);
         let honest = DecisionRequest {
@@ -263,11 +269,14 @@ impl World {
             decision,
         };
         let mut request = honest;
-        let mut principal = caller(who);
+        let lacks_grants = random.one_in(6);
+        let principal = match (lacks_grants, random.one_in(2)) {
+            (false, _) => caller(who),
+            (true, true) => granted(who, &["mock"], &["other"]),
+            (true, false) => granted(who, &[], &["transfer"]),
+        };
         match change {
             Change::None => {}
-            Change::Grants if random.one_in(2) => principal = granted(who, &["mock"], &["other"]),
-            Change::Grants => principal = granted(who, &[], &["transfer"]),
             Change::Run => request.run_id = run_id(n + 1_001).to_string(),
             Change::CallId => request.call.id = "call-2".into(),
             Change::Name => request.call.name = "transfer_".into(),
@@ -278,14 +287,15 @@ impl World {
             Decision::Deny => Outcome::Denied,
             Decision::Cancel => Outcome::Cancelled,
         };
-        let expected = self.model.verdict(self.now, who, n, change, outcome, self.max_rejected);
+        let attempt = Attempt { caller: who, review: n, lacks_grants, change, outcome };
+        let expected = self.model.verdict(self.now, attempt, self.max_rejected);
         let (told, proposal) = match self.registry.decide(self.clocks(), &principal, &request) {
             Verdict::Refuse(refusal) => (Some(refusal), None),
             Verdict::Settle(mut proposal) => (proposal.take_refusal(), Some(proposal)),
         };
         let settles = proposal.as_ref().map(|proposal| proposal.resolution().outcome);
         let code = told.as_ref().map(|refusal| refusal.error.code());
-        assert_eq!((code, settles), (expected.code, expected.settles), "review {n}, {who}, {change:?}");
+        assert_eq!((code, settles), (expected.code, expected.settles), "{attempt:?}");
         if let Some(refusal) = told {
             assert_eq!(refusal.record.is_none(), code == Some("RATE_LIMITED"));
         }

@@ -4,6 +4,7 @@ mod peer;
 
 use std::sync::{Arc, Mutex};
 
+use countersign_approval_core::audit::{AuditRecord, AuditSink, BoxError};
 use countersign_driver::{ApprovalSettings, Builder, Driver, IdlePause, Output, Tool, ToolSpec, tool};
 use countersign_host::{Concurrency, Options, Service, Token};
 use countersign_providers::{Scripted, ScriptedConfig};
@@ -11,6 +12,7 @@ use countersign_testkit::RecordingSink;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
+use tokio::sync::mpsc;
 
 pub(crate) use peer::{Answer, Ask, Head, Peer};
 
@@ -82,6 +84,16 @@ impl Fixture {
         Self { service, driver, sink, written }
     }
 
+    /// A host whose sink hesitates over each `approval.resolved`: it says so on the first channel, and goes on when it
+    /// is let go over the second.
+    pub(crate) fn with_slow_sink() -> (Self, mpsc::UnboundedReceiver<()>, std::sync::mpsc::Sender<()>) {
+        let (entered, entering) = mpsc::unbounded_channel();
+        let (go, let_go) = std::sync::mpsc::channel();
+        let sink: Arc<dyn AuditSink> = Arc::new(SlowSink { entered, let_go: let_go.into() });
+        let settings = ApprovalSettings { sink: Some(sink), ..ApprovalSettings::default() };
+        (Self::with(Concurrency::default(), |builder| builder.approvals(settings)), entering, go)
+    }
+
     /// A host without interactive review.
     pub(crate) fn without_approvals() -> Self {
         let written = Arc::<Mutex<Vec<String>>>::default();
@@ -123,6 +135,25 @@ impl Fixture {
 
     pub(crate) fn written(&self) -> Vec<String> {
         self.written.lock().unwrap().clone()
+    }
+}
+
+struct SlowSink {
+    entered: mpsc::UnboundedSender<()>,
+    let_go: Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+impl AuditSink for SlowSink {
+    fn record(&self, record: &AuditRecord) -> Result<(), BoxError> {
+        if matches!(record, AuditRecord::Resolved { .. }) {
+            self.entered.send(())?;
+            self.let_go.lock().unwrap().recv()?;
+        }
+        Ok(())
+    }
+
+    fn blocking(&self) -> bool {
+        true
     }
 }
 

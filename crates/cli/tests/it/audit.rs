@@ -1,0 +1,116 @@
+//! `audit verify` and `audit show` (design 7; scenarios J).
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::support::{Host, Place, run};
+
+/// A trail of one denied and one approved review.
+fn place() -> Place {
+    let place = Place::new();
+    place.edit(|config| {
+        config["providers"][0]["default"][0]["calls"][0]["arguments"]["body"] =
+            json!("\u{1b}[2Jclean\u{202e}");
+    });
+    let host = Host::start(&place);
+    assert_eq!(host.run(&["--decide", "deny", "x"]).status, Some(3));
+    assert_eq!(host.run(&["--decide", "approve", "x"]).status, Some(0));
+    assert_eq!(host.stop().code(), Some(0));
+    place
+}
+
+#[test]
+fn a_chain_is_good_until_somebody_touches_it() {
+    let place = place();
+    let file = place.arg("audit.jsonl");
+    let good = run(&["audit", "verify", &file]);
+    assert_eq!((good.status, good.err.as_str()), (Some(0), ""));
+    assert!(
+        good.out.starts_with("good: ")
+            && good.out.contains("lines: 6\n")
+            && good.out.contains("without --head"),
+        "{}",
+        good.out
+    );
+    let head = good.out.lines().find_map(|line| line.strip_prefix("head ")).unwrap().to_owned();
+    let anchored = run(&["audit", "verify", &file, "--head", &head]);
+    assert!(anchored.status == Some(0) && anchored.out.contains("is the last line"), "{}", anchored.out);
+    let hash = head.split(':').nth(1).unwrap();
+    assert_eq!(run(&["audit", "verify", &file, "--head", hash]).status, Some(0));
+
+    let text = fs::read_to_string(&file).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let check = |lines: &[&str], args: &[&str], status: i32, said: &str| {
+        fs::write(&file, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+        let ended = run(&[&["audit", "verify", &file][..], args].concat());
+        assert_eq!(ended.status, Some(status), "{said}: {}{}", ended.out, ended.err);
+        assert!(ended.out.contains(said) || ended.err.contains(said), "{said}: {}{}", ended.out, ended.err);
+    };
+    let denied = lines[1].replace("denied", "approved");
+    let mut changed = lines.clone();
+    changed[1] = &denied;
+    check(&changed, &[], 1, "line 3: ");
+    check(&[&lines[..2], &lines[3..]].concat(), &[], 1, "line 3: its n is 4");
+    // A cut tail is seen only with the head that was noted (J13).
+    check(&lines[..5], &[], 0, "without --head");
+    check(&lines[..5], &["--head", &head], 1, "line 6: it is missing");
+    check(&[], &["--head", &head], 1, "missing");
+}
+
+#[test]
+fn what_cannot_be_read_is_2() {
+    let place = Place::new();
+    for command in ["verify", "show"] {
+        let ended = run(&["audit", command, &place.arg("absent")]);
+        assert_eq!(ended.status, Some(2), "{}", ended.err);
+        assert!(ended.err.contains("absent"), "{}", ended.err);
+        assert_eq!(run(&["audit", command, place.folder.path().to_str().unwrap()]).status, Some(2));
+    }
+}
+
+// J5: reviewed, started and ended are told apart; K1: nothing in the account obeys the agent.
+#[test]
+fn the_account_says_who_allowed_what_and_what_ran() {
+    let place = place();
+    let file = place.arg("audit.jsonl");
+    let account = run(&["audit", "show", &file]);
+    assert_eq!(account.status, Some(0), "{}", account.err);
+    let reviews: Vec<&str> = account.out.trim_end().split("\n\n").collect();
+    assert_eq!(reviews.len(), 2, "{}", account.out);
+    assert!(reviews[0].contains("denied by person") && reviews[0].contains("nothing ran"), "{}", reviews[0]);
+    assert!(!reviews[0].contains("started"));
+    let order = ["save_proposal, in a run of person", "approved by person", " started", " completed"];
+    let places: Vec<_> = order.iter().map(|part| reviews[1].find(part).unwrap()).collect();
+    assert!(places.is_sorted(), "{}", reviews[1]);
+    assert!(account.out.contains(r#""body": "\u{1b}[2Jclean\u{202e}""#), "{}", account.out);
+    assert!(!account.out.contains('\u{1b}'));
+
+    let run_id = place.audit()[0]["approval"]["runId"].as_str().unwrap().to_owned();
+    let one = run(&["audit", "show", &file, "--run", &run_id]);
+    assert!(one.out.contains("denied by person") && !one.out.contains("approved"), "{}", one.out);
+    let other = run(&["audit", "show", &file, "--run", "00000000-0000-4000-8000-000000000000"]);
+    assert_eq!((other.status, other.out.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_broken_file_is_told_up_to_the_break() {
+    let place = place();
+    let file = place.path("audit.jsonl");
+    let text = fs::read_to_string(&file).unwrap();
+    let cut: String = text.lines().take(5).map(|line| format!("{line}\n")).collect();
+    fs::write(&file, &cut).unwrap();
+    let uncertain = run(&["audit", "show", &place.arg("audit.jsonl")]);
+    assert_eq!(uncertain.status, Some(0));
+    assert!(uncertain.out.contains("UNCERTAIN: no record of its end"), "{}", uncertain.out);
+
+    fs::write(&file, cut + "not a line\n{}\n").unwrap();
+    let ended = run(&["audit", "show", &place.arg("audit.jsonl")]);
+    assert_eq!(ended.status, Some(1));
+    assert!(
+        ended.out.contains("denied by person") && ended.err.contains("line 6: "),
+        "{}{}",
+        ended.out,
+        ended.err
+    );
+}

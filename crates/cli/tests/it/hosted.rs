@@ -1,0 +1,226 @@
+//! `serve` and `run` together: what `init` wrote works, and what must not happen does not.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::support::{Host, Place, run, signal, until, wait};
+
+const TEXT: &str = "Propose a brand direction";
+
+// Laws 1 and 2, over loopback with the files that `init` wrote.
+#[test]
+fn each_answer_has_its_status_and_its_effect() {
+    let place = Place::new();
+    let host = Host::start(&place);
+    for (answer, status, effects, last) in
+        [("deny", 3, 0, "run.failed"), ("cancel", 4, 0, "run.cancelled"), ("approve", 0, 1, "run.completed")]
+    {
+        let ended = host.run(&["--json", "--decide", answer, TEXT]);
+        assert_eq!((ended.status, ended.err.as_str()), (Some(status), ""), "{answer}: {}", ended.out);
+        assert_eq!(place.effects().len(), effects, "{answer}");
+        assert_eq!(ended.types().last().unwrap(), last);
+        let lines = ended.lines();
+        let events = lines.iter().filter(|line| line.get("type").is_some());
+        assert!(events.zip(1..).all(|(event, n)| event["sequence"] == n), "{}", ended.out);
+        // A failure is the last line, and only then (design 7).
+        let error = lines.last().unwrap().get("error");
+        match answer {
+            "approve" => assert_eq!(error, None),
+            "deny" => assert_eq!(error.unwrap()["code"], "APPROVAL_DENIED"),
+            _ => assert_eq!(error.unwrap()["code"], "CANCELLED"),
+        }
+    }
+    let saved = &place.effects()[0];
+    assert_eq!(saved["title"], "Second Light");
+    let asked = place.audit().into_iter().find(|record| record["type"] == "approval.requested").unwrap();
+    assert_eq!(asked["approval"]["call"]["arguments"], *saved);
+    assert_eq!(
+        place.audited(),
+        [
+            "approval.requested",
+            "approval.resolved",
+            "approval.requested",
+            "approval.resolved",
+            "approval.requested",
+            "approval.resolved",
+            "execution.started",
+            "execution.finished"
+        ]
+    );
+    assert_eq!(host.stop().code(), Some(0));
+    assert_eq!(place.verify().status, Some(0));
+    // Arguments may be private: they are in the audit file, not in the log.
+    assert!(!place.log().contains("Second Light"), "{}", place.log());
+}
+
+#[test]
+fn a_person_reads_plain_lines() {
+    let place = Place::new();
+    let host = Host::start(&place);
+    let ended = host.run(&["--decide", "approve", TEXT]);
+    assert_eq!((ended.status, ended.err.as_str()), (Some(0), ""));
+    for part in [
+        "│ I have a direction in mind. May I save it?",
+        "  │   \"title\": \"Second Light\"",
+        "│ It is saved.",
+        "Completed",
+    ] {
+        assert!(ended.out.contains(part), "{part}: {}", ended.out);
+    }
+    assert!(!ended.out.contains('\u{1b}'));
+}
+
+// A decision that the host refuses is not sent again, and the run that waits for it is given up.
+#[test]
+fn a_refused_decision_ends_the_command() {
+    let place = Place::new();
+    // A token that may run but not decide: nobody answers.
+    place.edit(|config| config["tokens"][0]["approveTools"] = json!([]));
+    let host = Host::start(&place);
+    let refused = host.run(&["--json", "--decide", "approve", TEXT]);
+    assert_eq!(refused.status, Some(1));
+    assert_eq!(refused.lines().last().unwrap()["error"]["code"], "FORBIDDEN");
+    assert!(refused.err.contains("FORBIDDEN"), "{}", refused.err);
+    // Law 5: what was hung up on is settled.
+    until("the review of the run that was given up", || {
+        let settled = place.audited().contains(&"approval.resolved".to_owned());
+        settled.then_some(())
+    });
+    assert_eq!(place.effects().len(), 0);
+}
+
+#[test]
+fn failures_of_the_way_are_the_last_line_too() {
+    let place = Place::new();
+    let host = Host::start(&place);
+    let wrong = place.path("wrong");
+    fs::write(&wrong, "0".repeat(64)).unwrap();
+    let wrong = wrong.to_str().unwrap();
+    let cases: &[(&[&str], &str)] = &[
+        (&["--url", "http://127.0.0.1:1"], "CONNECTION_FAILED"),
+        (&["--token-file", wrong], "UNAUTHORIZED"),
+        (&["--provider", "other"], "UNKNOWN_PROVIDER"),
+        (&["--tools", "other"], "UNKNOWN_TOOL"),
+    ];
+    for (change, code) in cases {
+        let token = place.arg("token");
+        let mut args =
+            vec!["run", "--url", &host.url, "--token-file", &token, "--provider", "mock", "--model", "demo"];
+        match args.iter().position(|arg| *arg == change[0]) {
+            Some(at) => args[at + 1] = change[1],
+            None => args.extend(*change),
+        }
+        args.extend(["--json", "--decide", "approve", "hi"]);
+        let ended = run(&args);
+        assert_eq!(ended.status, Some(1), "{args:?} {}", ended.err);
+        let lines = ended.lines();
+        assert_eq!((lines.len(), &lines[0]["error"]["code"]), (1, &json!(code)), "{}", ended.out);
+        assert!(
+            ended.err.starts_with("countersign: ") && !ended.err.contains(&"0".repeat(64)),
+            "{}",
+            ended.err
+        );
+    }
+}
+
+// Seed: hosts without the opt-in keep their behaviour; a gated tool does not run there.
+#[test]
+fn a_host_without_reviews_runs_what_needs_none() {
+    let place = Place::new();
+    place.edit(|config| drop(config.as_object_mut().unwrap().remove("approvals")));
+    let host = Host::start(&place);
+    let ended = host.run(&["--json", "--decide", "approve", TEXT]);
+    assert_eq!(ended.status, Some(1), "{}", ended.err);
+    assert_eq!(ended.lines().last().unwrap()["error"]["code"], "APPROVAL_REQUIRED");
+    assert_eq!(place.effects().len(), 0);
+
+    let place = Place::new();
+    place.edit(|config| {
+        config.as_object_mut().unwrap().remove("approvals");
+        config["tools"][0]["requiresApproval"] = json!(false);
+    });
+    let host = Host::start(&place);
+    let ended = host.run(&["--json", "--decide", "deny", TEXT]);
+    assert_eq!((ended.status, place.effects().len()), (Some(0), 1), "{}", ended.out);
+}
+
+// Law 5, H3: Ctrl-C hangs up, the host cancels, and the trail says so.
+#[test]
+fn an_interrupt_cancels_the_run() {
+    let place = Place::new();
+    place.edit(|config| config["providers"][0]["default"] = json!([{"delayMs": 600_000, "text": "late"}]));
+    let mut host = Host::start(&place);
+    let mut client = host
+        .client(&["--json", "--decide", "approve", TEXT])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(client.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.next().unwrap().contains("run.started"));
+    signal(&client, Signal::INT);
+    let rest: Vec<_> = lines.collect();
+    assert_eq!(wait(&mut client).code(), Some(4));
+    assert!(rest.last().unwrap().contains(r#"{"error":{"code":"CANCELLED""#), "{rest:?}");
+    let err = std::io::read_to_string(client.stderr.take().unwrap()).unwrap();
+    assert!(err.contains("Interrupted: the run is cancelled."), "{err}");
+    // The host is well, and ends in order.
+    assert!(host.child.try_wait().unwrap().is_none());
+    assert_eq!(host.stop().code(), Some(0));
+}
+
+// Law 5: an end in order settles what waits, and the client is told.
+#[test]
+fn the_end_of_the_host_settles_what_waits() {
+    let place = Place::new();
+    let host = Host::start(&place);
+    let waiting = Waiting::start(&host);
+    assert_eq!(host.stop().code(), Some(0));
+    assert_eq!(waiting.status(), Some(4));
+    assert_eq!(place.audited(), ["approval.requested", "approval.resolved"]);
+    assert_eq!(place.audit()[1]["resolution"]["outcome"], "cancelled");
+    assert_eq!((place.verify().status, place.effects().len()), (Some(0), 0));
+}
+
+// Seed: pending permissions are not restored; the trail says what became of them (design 7).
+#[test]
+fn a_killed_host_leaves_an_abandoned_review() {
+    let place = Place::new();
+    let host = Host::start(&place);
+    let waiting = Waiting::start(&host);
+    host.kill();
+    assert_eq!(waiting.status(), Some(1));
+    let open = place.verify();
+    assert!(open.status == Some(0) && open.out.contains("reviews without an end: 1;"), "{}", open.out);
+
+    let host = Host::start(&place);
+    assert_eq!(place.audited(), ["approval.requested", "approval.abandoned"]);
+    assert_eq!(host.run(&["--decide", "approve", TEXT]).status, Some(0));
+    assert_eq!(host.stop().code(), Some(0));
+    assert_eq!((place.verify().status, place.effects().len()), (Some(0), 1));
+    let account = run(&["audit", "show", &place.arg("audit.jsonl")]);
+    assert!(
+        account.out.contains("abandoned: its host ended before anybody answered; nothing ran"),
+        "{}",
+        account.out
+    );
+}
+
+/// A `run` whose review nobody answers: a person at a terminal who thinks.
+struct Waiting(crate::support::Terminal);
+
+impl Waiting {
+    fn start(host: &Host<'_>) -> Self {
+        let mut terminal = crate::support::Terminal::start(host.client(&[TEXT]), 80, 24);
+        terminal.wait_for("[v] view whole > ");
+        Self(terminal)
+    }
+
+    fn status(self) -> Option<i32> {
+        self.0.end().1
+    }
+}

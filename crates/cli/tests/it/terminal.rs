@@ -1,0 +1,138 @@
+//! What a person sees and answers, in a real terminal (scenarios K and G).
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::support::{Host, Place, Terminal, countersign, signal};
+
+const PROMPT: &str = "[v] view whole > ";
+
+#[test]
+fn a_person_is_asked_and_the_answer_counts() {
+    for (keys, status, effect) in
+        [("a\n", 0, "holds 1 proposal:"), ("d\n", 3, "nothing was saved."), ("c\n", 4, "nothing was saved.")]
+    {
+        let mut demo = Terminal::start(countersign(&["demo"]), 80, 24);
+        let card = demo.wait_for(PROMPT);
+        assert!(card.contains("save_proposal") && card.contains('\u{1b}'), "{card}");
+        demo.press(keys);
+        let (rest, ended) = demo.end();
+        assert_eq!(ended, Some(status), "{keys:?}: {rest}");
+        assert!(rest.contains(effect), "{rest}");
+    }
+}
+
+// There is no default, and what was typed before the card stood there answers nothing.
+#[test]
+fn only_an_answer_to_this_card_decides() {
+    let place = Place::new();
+    place.edit(|config| config["providers"][0]["default"][0]["delayMs"] = json!(700));
+    let host = Host::start(&place);
+    let mut run = Terminal::start(host.client(&["x"]), 80, 24);
+    run.wait_for("with mock, demo");
+    run.press("a\na\n");
+    run.wait_for(PROMPT);
+    for keys in ["\n", "y\n", "A\n"] {
+        run.press(keys);
+        run.wait_for("Please type a, d, c or v, and Enter.");
+        run.wait_for(PROMPT);
+    }
+    assert_eq!(place.effects().len(), 0);
+    run.press("d\n");
+    assert_eq!(run.end().1, Some(3));
+    assert_eq!(place.effects().len(), 0);
+}
+
+// K1, K3, K5, in the bytes that reach the terminal.
+#[test]
+fn the_terminal_gets_no_byte_of_the_agent_that_it_would_obey() {
+    let place = Place::new();
+    let evil =
+        "ls\r\u{1b}[2K\u{1b}[1A\u{202e}\u{200b}\u{9b}2J".to_owned() + &" ".repeat(1500) + "&& rm -rf ~";
+    place.edit(|config| {
+        let turn = &mut config["providers"][0]["default"][0];
+        turn["deltas"] = json!([evil]);
+        turn["calls"][0]["arguments"]["body"] = json!(evil);
+    });
+    let host = Host::start(&place);
+    let mut run = Terminal::start(host.client(&["x"]), 80, 40);
+    let seen = run.wait_for(PROMPT);
+    for part in [r"\r", r"\u{1b}", r"\u{202e}", r"\u{200b}", r"\u{9b}", "·×1500", "&& rm -rf ~"] {
+        assert!(seen.matches(part).count() >= 2, "{part}: {seen}");
+    }
+    let plain = anstream::adapter::strip_str(&seen).to_string().replace("\r\n", "\n");
+    assert!(plain.chars().all(|c| c == '\n' || !c.is_control()), "{plain:?}");
+    assert!(
+        !seen.contains("\u{1b}[2K") && !seen.contains("\u{1b}[1A") && !plain.contains('\u{202e}'),
+        "{seen:?}"
+    );
+    run.press("c\n");
+    assert_eq!(run.end().1, Some(4));
+}
+
+#[test]
+fn what_does_not_fit_is_said_and_shown_on_demand() {
+    let place = Place::new();
+    let lines: String = (1..=60).map(|n| format!("line {n} of it\n")).collect();
+    place.edit(|config| config["providers"][0]["default"][0]["calls"][0]["arguments"]["body"] = json!(lines));
+    let host = Host::start(&place);
+    let mut run = Terminal::start(host.client(&["x"]), 80, 24);
+    let card = run.wait_for(PROMPT);
+    assert!(card.contains("characters hidden]") && card.contains("lines are not shown"), "{card}");
+    assert!(!card.contains("line 30 of it") && card.contains("line 60 of it"), "{card}");
+    run.press("v\n");
+    let whole = run.wait_for(PROMPT);
+    assert!(whole.contains("line 30 of it") && !whole.contains("hidden]"), "{whole}");
+    run.press("a\n");
+    assert_eq!(run.end().1, Some(0));
+    assert_eq!(place.effects()[0]["body"], json!(lines));
+}
+
+// G1, G9: the question ends with the review, and says how.
+#[test]
+fn an_expired_question_ends() {
+    let place = Place::new();
+    let host = Host::start(&place);
+    let mut run = Terminal::start(host.client(&["--expires-after-ms", "300", "x"]), 80, 24);
+    run.wait_for(PROMPT);
+    let (rest, status) = run.end();
+    assert_eq!(status, Some(4), "{rest}");
+    assert!(rest.contains("ended before you answered") && rest.contains("Expired"), "{rest}");
+    assert_eq!(place.audit()[1]["resolution"]["outcome"], "expired");
+    assert_eq!(place.effects().len(), 0);
+}
+
+#[test]
+fn an_interrupt_or_the_end_of_the_input_at_the_question_cancels() {
+    let place = Place::new();
+    let host = Host::start(&place);
+    let mut run = Terminal::start(host.client(&["x"]), 80, 24);
+    run.wait_for(PROMPT);
+    signal(&run.child, Signal::INT);
+    let (rest, status) = run.end();
+    assert_eq!(status, Some(4));
+    assert!(rest.contains("Interrupted: the run is cancelled."), "{rest}");
+
+    let mut run = Terminal::start(host.client(&["x"]), 80, 24);
+    run.wait_for(PROMPT);
+    run.press("\u{4}");
+    let (rest, status) = run.end();
+    assert_eq!(status, Some(4), "{rest}");
+    assert!(rest.contains("Cancelled"), "{rest}");
+    assert_eq!(place.effects().len(), 0);
+    assert_eq!(host.stop().code(), Some(0));
+    assert_eq!(place.verify().status, Some(0));
+}
+
+#[test]
+fn no_colour_means_none() {
+    let mut command = countersign(&["demo"]);
+    command.arg("--decide").arg("deny");
+    let coloured = Terminal::start(command, 80, 24).end().0;
+    assert!(coloured.contains('\u{1b}'));
+    // The terminal of the tests takes NO_COLOR away, so it is set behind it.
+    let mut command = std::process::Command::new("env");
+    command.args(["NO_COLOR=1", env!("CARGO_BIN_EXE_countersign"), "demo", "--decide", "deny"]);
+    let plain = Terminal::start(command, 80, 24).end().0;
+    assert!(plain.contains("Denied") && !plain.contains('\u{1b}'), "{plain:?}");
+}
