@@ -74,7 +74,7 @@ pub(crate) fn demo(args: &Args) -> Result<Status, Error> {
     crate::runtime()?.block_on(stage.play(reviewer))
 }
 
-/// The folder of one demo. It is removed at the end, however that comes.
+/// The folder of one demo. It is removed at the end, whatever that is but a KILL.
 struct Stage {
     effect: PathBuf,
     audit: PathBuf,
@@ -83,7 +83,7 @@ struct Stage {
 
 impl Stage {
     async fn play(self, reviewer: Reviewer) -> Result<Status, Error> {
-        let mut interrupts = Interrupts::new()?;
+        let mut interrupts = Interrupts::with_hangup()?;
         let (audit, _) = AuditFile::open(&self.audit, Arc::new(SystemClock::new()))?;
         let audit = Arc::new(audit);
         let token = secret()?;

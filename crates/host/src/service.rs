@@ -97,12 +97,11 @@ impl Service {
 }
 
 impl Shared {
-    /// Gives up the events of a run that has not ended; that cancels it. While the service closes, the end of the run
-    /// is waited for: what its audit has to say must be said before the process may go (law 5).
+    /// Gives up the events of a run that has not ended; that cancels it. Closing waits for its end, also if the client
+    /// left just before: what its audit has to say must be said before the process may go (law 5).
     pub(crate) fn abandon(&self, mut events: EventStream) {
-        if let Ok(runtime) = Handle::try_current()
-            && self.closing.is_cancelled()
-        {
+        if let Ok(runtime) = Handle::try_current() {
+            events.cancel();
             let ending = async move { while events.next().await.is_some() {} };
             drop(self.connections.spawn_on(ending, &runtime));
         }

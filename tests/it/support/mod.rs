@@ -142,13 +142,10 @@ impl World {
         concurrency: Concurrency,
         change: impl FnOnce(Builder, ApprovalSettings) -> Builder,
     ) -> Self {
-        let (sink, clock) = (Arc::new(RecordingSink::new()), Arc::new(FakeClock::new()));
-        let effects = Effects::default();
+        let (sink, effects) = (Arc::new(RecordingSink::new()), Effects::default());
         let shown: Arc<dyn AuditSink> = sink.clone();
         let settings = ApprovalSettings { sink: Some(shown), ..ApprovalSettings::default() };
-        let builder =
-            Driver::builder().provider(Arc::new(model)).tool(write_tool(&effects)).clock(clock.clone());
-        let driver = change(builder, settings).build().unwrap();
+        let (driver, clock) = driver_of(model, write_tool(&effects), |builder| change(builder, settings));
         let service = Service::new(driver.clone(), &options(concurrency)).unwrap();
         Self { service, driver, sink, clock, effects }
     }
@@ -185,6 +182,17 @@ impl World {
         }
         panic!("{} reviews are still pending", self.driver.pending_approvals());
     }
+}
+
+/// A driver with one provider and one tool, and the clock that it goes by.
+pub(crate) fn driver_of(
+    model: Scripted,
+    tool: Arc<dyn Tool>,
+    change: impl FnOnce(Builder) -> Builder,
+) -> (Driver, Arc<FakeClock>) {
+    let clock = Arc::new(FakeClock::new());
+    let builder = Driver::builder().provider(Arc::new(model)).tool(tool).clock(clock.clone());
+    (change(builder).build().unwrap(), clock)
 }
 
 /// Waits until no more than so many tasks are left in the runtime (I6).

@@ -148,6 +148,32 @@ fn a_host_without_reviews_runs_what_needs_none() {
     assert_eq!((ended.status, place.effects().len()), (Some(0), 1), "{}", ended.out);
 }
 
+// Seed: each request chooses its idle policy and may bound the review; a host may refuse the pause (G5).
+#[test]
+fn the_review_is_as_the_command_line_says() {
+    let place = Place::new();
+    let host = Host::start(&place);
+    let asked = |args: &[&str]| {
+        let ended = host.run(&[&["--json", "--decide", "deny"], args, &[TEXT]].concat());
+        let lines = ended.lines();
+        let event = lines.iter().find(|line| line["type"] == "approval.requested").unwrap();
+        (event["approval"]["idlePolicy"].clone(), event["approval"].get("expiresAt").is_some())
+    };
+    assert_eq!(asked(&[]), (json!("pause"), false));
+    assert_eq!(
+        asked(&["--idle-policy", "continue", "--expires-after-ms", "60000"]),
+        (json!("continue"), true)
+    );
+
+    let place = Place::new();
+    place.edit(|config| config["approvals"]["allowIdlePause"] = json!(false));
+    let host = Host::start(&place);
+    let refused = host.run(&["--json", "--decide", "approve", TEXT]);
+    assert_eq!(refused.status, Some(1));
+    assert_eq!(refused.lines()[0]["error"]["code"], "APPROVAL_POLICY");
+    assert_eq!(host.run(&["--idle-policy", "continue", "--decide", "approve", TEXT]).status, Some(0));
+}
+
 // Law 5, H3: Ctrl-C hangs up, the host cancels, and the trail says so.
 #[test]
 fn an_interrupt_cancels_the_run() {

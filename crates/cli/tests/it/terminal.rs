@@ -124,6 +124,24 @@ fn an_interrupt_or_the_end_of_the_input_at_the_question_cancels() {
     assert_eq!(place.verify().status, Some(0));
 }
 
+// The temporary folder goes, also when the person closes the window.
+#[test]
+fn a_demo_leaves_nothing_behind() {
+    for end in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let temporary = tempfile::tempdir().unwrap();
+        let mut command = countersign(&["demo"]);
+        command.env("TMPDIR", temporary.path());
+        let mut demo = Terminal::start(command, 80, 24);
+        demo.wait_for(PROMPT);
+        assert_eq!(temporary.path().read_dir().unwrap().count(), 1);
+        signal(&demo.child, end);
+        let (rest, status) = demo.end();
+        assert_eq!(status, Some(4), "{rest}");
+        assert!(rest.contains("Interrupted") && rest.contains("nothing was saved."), "{rest}");
+        assert_eq!(temporary.path().read_dir().unwrap().count(), 0);
+    }
+}
+
 #[test]
 fn no_colour_means_none() {
     let mut command = countersign(&["demo"]);

@@ -10,6 +10,7 @@
 
 mod behaviours;
 mod gate;
+mod histories;
 mod idle;
 mod load;
 mod requests;
