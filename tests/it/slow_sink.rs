@@ -1,6 +1,5 @@
 //! A sink that takes its time (scenario J11, reliability R7): whoever needs its answer waits, and nobody else.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex};
 
 use countersign_approval_core::audit::{AuditRecord, AuditSink, BoxError};

@@ -108,8 +108,7 @@ pub(crate) async fn play(seed: u64) -> Played {
             .limits(RunLimits { idle_timeout, ..RunLimits::default() })
     });
     let service = Service::new(driver.clone(), &options(concurrency)).unwrap();
-    let stage =
-        Stage { service, journal: journal.clone(), shown: Arc::default(), attempts: Arc::default() };
+    let stage = Stage { service, journal: journal.clone(), shown: Arc::default(), attempts: Arc::default() };
 
     let mut runs = Vec::new();
     let mut parts = JoinSet::new();
@@ -167,7 +166,7 @@ async fn run(stage: Stage, index: usize, plan: RunPlan, request: RunRequest, mut
         parts.spawn(swing(gate, dice.fork()));
     }
     // Nobody reads for ever: a run that nobody decides is given up.
-    let patience = if dice.one_in(5) { dice.millis(0..400) } else { Duration::from_secs(3600) };
+    let patience = if dice.one_in(5) { dice.millis(0..400) } else { Duration::from_secs(60) };
     let until = Instant::now() + patience;
     let how = tokio::select! {
         how = follow(&stage, index, &plan, &client, &request, &mut dice, &mut parts) => how,
@@ -252,12 +251,9 @@ async fn review(stage: Stage, approval: Arc<ApprovalRequest>, subject: &'static 
     stage.journal.add(Fact::Answer { number, said });
 }
 
-fn attempt(
-    approval: &ApprovalRequest,
-    subject: &'static str,
-    dice: &mut Dice,
-) -> (&'static str, Attempt) {
-    let decision = dice.of(&[Decision::Approve, Decision::Approve, Decision::Deny, Decision::Cancel]);
+fn attempt(approval: &ApprovalRequest, subject: &'static str, dice: &mut Dice) -> (&'static str, Attempt) {
+    let decision =
+        dice.of(&[Decision::Approve, Decision::Approve, Decision::Approve, Decision::Deny, Decision::Cancel]);
     let mut decision = DecisionRequest::of(approval, decision);
     let (own, other) = if subject == "ann" { (ANN, BOB) } else { (BOB, ANN) };
     let stranger = if subject == "ann" { "bob" } else { "ann" };

@@ -199,8 +199,10 @@ pub(crate) fn driver_of(
 pub(crate) async fn tasks_fall_to(most: usize) {
     let metrics = tokio::runtime::Handle::current().metrics();
     let fallen = async {
+        let mut pause = Duration::from_millis(1);
         while metrics.num_alive_tasks() > most {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(500));
         }
     };
     let within = tokio::time::timeout(Duration::from_secs(30), fallen).await;

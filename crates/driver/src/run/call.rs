@@ -38,7 +38,10 @@ impl Run {
     pub(super) async fn call(&mut self, call: &ToolCall, tool: &RegisteredTool) -> Result<Exact, Stop> {
         self.emit(EventBody::ToolCalled { call: call.clone() }).await?;
         let execution = match tool.review {
-            Review::NotRequired => None,
+            Review::NotRequired => {
+                self.check_aborted()?;
+                None
+            }
             Review::Required => {
                 let allowed = self.allow(call).await?;
                 Some(self.record_start(call, allowed).await?)
@@ -189,14 +192,14 @@ impl Run {
         }
     }
 
-    /// Calls the tool, once.
+    /// Calls the tool, once. The caller has checked that the run goes on: a check here could end it between
+    /// `execution.started` and the call, and the record would have no end.
     async fn execute(
         &mut self,
         call: &ToolCall,
         tool: &RegisteredTool,
         execution: Option<&Execution>,
     ) -> Result<Exact, Stop> {
-        self.check_aborted()?;
         self.in_flight = InFlight::Tool;
         let ended = self.work(call, tool).await;
         if let Some(execution) = execution {

@@ -57,10 +57,12 @@ async fn wait_and_decide() {
             async { Ok(Output::json("kept")?) }
         });
     let text = format!(r#"{{"text":"{}"}}"#, "x".repeat(10_000));
-    let script = (0..=RUNS).map(|_| calls(&[("call-1", "keep", &text)]));
-    let bench = Bench::with(script, RecordingSink::new(), |builder, settings| {
-        builder.approvals(settings).tool(keep)
-    });
+    let too_large = format!(r#"{{"text":"{}"}}"#, "x".repeat(128_000));
+    let script = (0..RUNS)
+        .map(|_| calls(&[("call-1", "keep", &text)]))
+        .chain([calls(&[("call-1", "keep", &too_large)])]);
+    let bench =
+        Bench::with(script, RecordingSink::new(), |builder, settings| builder.approvals(settings).tool(keep));
     let (tasks, threads) = (alive_tasks(), threads());
     let request = |n: usize| {
         let mut request = RunRequest {
@@ -70,7 +72,7 @@ async fn wait_and_decide() {
         };
         if let Some(approvals) = &mut request.approvals {
             // Every second one expires, each at a time of its own.
-            approvals.expires_after_ms = (n % 2 == 0).then_some(86_400_000 + n as u32);
+            approvals.expires_after_ms = n.is_multiple_of(2).then_some(86_400_000 + n as u32);
         }
         request
     };
@@ -101,7 +103,7 @@ async fn wait_and_decide() {
     // One task a run, and one for all that expire.
     assert_eq!(alive_tasks(), tasks + RUNS + 1, "a waiting run has one task, a review none");
     assert_eq!(self::threads(), threads, "a waiting run has no thread");
-    // Law 9: the bound holds at its edge and harms nobody who waits.
+    // Law 9: the bound holds at its edge and harms nobody who waits. Contract 4.3: room is checked before size.
     let refused = words(&rest(&mut bench.stream(request(1))).await);
     assert_eq!(refused.last().unwrap(), "run.failed APPROVAL_CAPACITY retryable");
     assert_eq!(bench.driver.pending_approvals(), RUNS);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use countersign_approval_core::audit::{AuditRecord, AuditSink, BoxError};
 use countersign_approval_core::clock::{Clock as _, Now};
 use countersign_approval_core::decision::DecisionRequest;
-use countersign_approval_core::ids::{ApprovalId, CallId, RunId, Subject};
+use countersign_approval_core::ids::{CallId, RunId, Subject};
 use countersign_approval_core::review::Resolution;
 use countersign_protocol::event::Event;
 use countersign_testkit::{Answer, FakeClock};
@@ -25,7 +25,11 @@ pub(super) enum What {
     Accepted(AuditRecord),
     /// The sink refused a record, or panicked.
     Refused(AuditRecord),
-    /// The reader of a run took an event.
+    /// Somebody set the wall clock.
+    Jumped,
+    /// The reader of a run asks for an event.
+    Asks(usize),
+    /// It took one.
     Took(usize, Event),
     /// The reader of a run dropped its stream.
     Left(usize),
@@ -120,14 +124,6 @@ impl Entry {
 
     pub(super) fn accepted(&self) -> Option<&AuditRecord> {
         if let What::Accepted(record) = &self.what { Some(record) } else { None }
-    }
-
-    /// Whether this is the accepted end of that review.
-    pub(super) fn ends(&self, id: ApprovalId) -> Option<&Resolution> {
-        match self.accepted()? {
-            AuditRecord::Resolved { resolution, .. } if resolution.approval_id == id => Some(resolution),
-            _ => None,
-        }
     }
 }
 

@@ -51,8 +51,12 @@ pub(super) async fn play(random: &mut Random) -> (Vec<Entry>, Vec<Plan>) {
         }
     }
     for _ in 0..5 + random.below(40) {
-        stage.step(random).await;
+        stage.step(random);
         pass(random).await;
+        // Decisions on what is over are tried now and then, not most of the time.
+        if readers.iter().all(JoinHandle::is_finished) && random.one_in(3) {
+            break;
+        }
     }
     if random.one_in(2) {
         stage.sink.fail_one_in(0);
@@ -64,8 +68,7 @@ pub(super) async fn play(random: &mut Random) -> (Vec<Entry>, Vec<Plan>) {
     for decision in std::mem::take(&mut stage.deciding) {
         decision.await.unwrap();
     }
-    stage.nothing_is_left().await;
-    (stage.journal.entries(), plans)
+    (stage.nothing_is_left(plans.len()).await, plans)
 }
 
 impl Stage {
@@ -74,7 +77,7 @@ impl Stage {
         let journal = Journal::new(Arc::clone(&clock));
         let sink = Sink::new(Arc::clone(&journal), random.one_in(3), random.fork());
         let mut builder = Driver::builder()
-            .provider(Model::new(plans.to_vec()))
+            .provider(Model::new([plans, &[Plan::last(plans.len())]].concat()))
             .clock(Arc::clone(&clock) as _)
             .ids(Arc::new(CountingIds::default()))
             .approvals(ApprovalSettings {
@@ -85,18 +88,10 @@ impl Stage {
             builder = builder.tool(tool);
         }
         let driver = builder.build().unwrap();
-        Self {
-            driver,
-            clock,
-            sink,
-            journal,
-            questions: Arc::default(),
-            attempts: 0,
-            deciding: Vec::new(),
-        }
+        Self { driver, clock, sink, journal, questions: Arc::default(), attempts: 0, deciding: Vec::new() }
     }
 
-    async fn step(&mut self, random: &mut Random) {
+    fn step(&mut self, random: &mut Random) {
         match random.below(12) {
             0..=6 => self.decide(random),
             // Several at once on one question.
@@ -106,7 +101,11 @@ impl Stage {
                 }
             }
             8 => self.sink.fail_one_in(random.pick(&[0, 0, 1, 3])),
-            9 => self.clock.step_wall(random.pick(&[-86_400_000, -30, 30, 2_000, 86_400_000, 25 * 86_400_000])),
+            9 => {
+                const DAY: i64 = 86_400_000;
+                self.clock.step_wall(random.pick(&[-DAY, -30, 30, 2_000, DAY, 25 * DAY]));
+                self.journal.note(What::Jumped);
+            }
             _ => {}
         }
     }
@@ -121,9 +120,16 @@ impl Stage {
         let newest = questions.len().saturating_sub(3) as u64;
         let at = if random.one_in(4) { 0 } else { newest };
         let (approval, owner) = &questions[(at + random.below(questions.len() as u64 - at)) as usize];
-        let decision = random.pick(&[Decision::Approve, Decision::Approve, Decision::Approve, Decision::Deny, Decision::Cancel]);
+        let decision = random.pick(&[
+            Decision::Approve,
+            Decision::Approve,
+            Decision::Approve,
+            Decision::Deny,
+            Decision::Cancel,
+        ]);
         let mut request = DecisionRequest::of(approval, decision);
-        let mut caller = principal(if random.one_in(6) { random.pick(&["alice", "bob", "carol"]) } else { owner });
+        let mut caller =
+            principal(if random.one_in(6) { random.pick(&["alice", "bob", "carol"]) } else { owner });
         let mut granted = true;
         if random.one_in(10) {
             granted = false;
@@ -137,13 +143,20 @@ impl Stage {
             0 => request.run_id = approval.approval_id.to_string(),
             1 => request.call.id.push('0'),
             2 => request.call.name = "lookup".into(),
-            3 => request.call.arguments = Exact::parse(r#"{"run":0,"n":1,"wait":0,"end":"ok","more":1}"#).unwrap(),
+            3 => {
+                request.call.arguments =
+                    Exact::parse(r#"{"run":0,"n":1,"wait":0,"end":"ok","more":1}"#).unwrap()
+            }
             4 => request.approval_id = request.run_id.clone(),
             _ => {}
         }
         let body = random.one_in(3).then(|| {
             let body = serde_json::to_string(&request).unwrap();
-            if random.one_in(6) { body.replace("\"decision\":", "\"subject\":\"bob\",\"decision\":") } else { body }
+            if random.one_in(6) {
+                body.replace("\"decision\":", "\"subject\":\"bob\",\"decision\":")
+            } else {
+                body
+            }
         });
         drop(questions);
         let attempt = self.attempts;
@@ -177,22 +190,28 @@ impl Stage {
         }
     }
 
-    /// I6: when all runs have ended nothing is left, and a new review works.
-    async fn nothing_is_left(&self) {
+    /// I6: when all runs have ended nothing is left, and a new review works. Gives what was noted until then.
+    async fn nothing_is_left(&self, last: usize) -> Vec<Entry> {
         // Tools have 5 seconds to stop; whoever watches for expiry looks once a second.
         tokio::time::sleep(Duration::from_secs(7)).await;
         assert_eq!(self.driver.pending_approvals(), 0, "nothing pending outlives its run");
         assert_eq!(Handle::current().metrics().num_alive_tasks(), 0, "no task is left");
+        let entries = self.journal.entries();
         self.sink.fail_one_in(0);
-        let plan = Plan { leaves: None, cancels: None, ..Plan::random(0, &mut Random(7)) };
-        let mut stream = self.driver.stream(plan.request(), principal("dave")).unwrap();
+        let plan = Plan::last(last);
+        let mut stream = self.driver.stream(plan.request(), principal(plan.subject)).unwrap();
+        let mut told = Vec::new();
         while let Some(event) = stream.next().await {
-            if let EventBody::ApprovalRequested { .. } = event.body {
+            if let EventBody::ApprovalRequested { approval, .. } = &event.body {
                 assert_eq!(self.driver.pending_approvals(), 1, "there is room for a new review");
-                stream.cancel();
+                let approve = DecisionRequest::of(approval, Decision::Approve);
+                self.driver.decide_approval(&approve, &principal(plan.subject)).await.unwrap();
             }
+            told.push(event.type_name());
         }
+        assert!(told.contains(&"approval.resolved") && told.last() == Some(&"run.completed"), "{told:?}");
         assert_eq!(self.driver.pending_approvals(), 0);
+        entries
     }
 }
 
@@ -209,6 +228,7 @@ impl Reader {
         let mut taken = 0;
         let mut ended = false;
         loop {
+            self.journal.note(What::Asks(self.plan.number));
             let event = tokio::select! {
                 biased;
                 () = end.cancelled(), if !ended => {
@@ -247,6 +267,7 @@ async fn pass(random: &mut Random) {
     match random.below(4) {
         0 => tokio::task::yield_now().await,
         1 => {}
+        _ if random.one_in(8) => tokio::time::sleep(Duration::from_millis(1_600)).await,
         _ => tokio::time::sleep(Duration::from_millis(random.pick(&[1, 1, 5, 14, 40, 300]))).await,
     }
 }

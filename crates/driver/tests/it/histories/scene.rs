@@ -48,13 +48,30 @@ impl Plan {
             number,
             subject: random.pick(&["alice", "bob"]),
             policy: random.pick(&[IdlePolicy::Pause, IdlePolicy::Continue]),
-            expires_after: random.pick(&[None, None, Some(1), Some(40), Some(2_000)]),
+            expires_after: random.pick(&[None, None, Some(1), Some(40), Some(2_000), Some(60_000)]),
             idle: random.pick(&[None, None, Some(15), Some(100), Some(3_000)]),
             steps,
             thinks: random.pick(&[0, 0, 3, 20]),
             pace: random.pick(&[0, 0, 0, 5, 60]),
             leaves: sometimes(random, 8),
             cancels: sometimes(random, 8),
+        }
+    }
+
+    /// One gated call and nothing that goes wrong.
+    pub(super) fn last(number: usize) -> Self {
+        let arguments = r#"{"wait":0,"end":"ok"}"#.into();
+        Self {
+            number,
+            subject: "dave",
+            policy: IdlePolicy::Pause,
+            expires_after: None,
+            idle: Some(1),
+            steps: vec![vec![ProposedCall { id: "call-1".into(), name: "write".into(), arguments }]],
+            thinks: 0,
+            pace: 0,
+            leaves: None,
+            cancels: None,
         }
     }
 

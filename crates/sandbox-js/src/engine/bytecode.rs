@@ -1,0 +1,69 @@
+//! Compilation, outside the runtime that is limited: running out of memory inside the compiler is what crashed the engine.
+
+use std::ffi::CString;
+use std::sync::OnceLock;
+
+use rquickjs::{Context, Runtime, context::intrinsic};
+
+use super::{ffi, inspect};
+
+/// The name of the program's file in stack traces.
+pub(crate) const FILE: &str = "program";
+
+/// What the compiler needs: literals of regular expressions are compiled with the source.
+type Compiler = (intrinsic::Eval, intrinsic::RegExpCompiler, intrinsic::RegExp);
+
+/// Compiled code of this process, for this engine.
+#[derive(Clone, Debug)]
+pub(crate) struct Bytecode(std::sync::Arc<[u8]>);
+
+/// The engine's compiler refused.
+#[derive(Debug)]
+pub(crate) struct NotCompiled {
+    pub(crate) message: String,
+    /// Line and column of the first character, in bytes, from 1.
+    pub(crate) at: Option<(u32, u32)>,
+}
+
+impl Bytecode {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Compiles `source`, whose first line is line 0: the lines of the program follow an opening line of ours.
+pub(crate) fn compile(source: &str, stack: usize) -> Result<Bytecode, NotCompiled> {
+    compile_as(source, FILE, 0, stack)
+}
+
+/// The bytecode of the prelude, compiled once in a process.
+pub(super) fn prelude() -> Result<Bytecode, NotCompiled> {
+    static PRELUDE: OnceLock<Bytecode> = OnceLock::new();
+    if let Some(done) = PRELUDE.get() {
+        return Ok(done.clone());
+    }
+    let source = concat!("(\n", include_str!("prelude.js"), "\n)");
+    let done = compile_as(source, "sandbox", 0, 1 << 20)?;
+    Ok(PRELUDE.get_or_init(|| done).clone())
+}
+
+fn compile_as(source: &str, file: &str, line: i32, stack: usize) -> Result<Bytecode, NotCompiled> {
+    let failed = |message: &str| NotCompiled { message: message.to_owned(), at: None };
+    let source = CString::new(source).map_err(|_| failed("the source contains the character U+0000"))?;
+    let file = CString::new(file).map_err(|_| failed("no file name"))?;
+    let runtime = Runtime::new().map_err(|_| failed("the engine could not start"))?;
+    runtime.set_max_stack_size(stack);
+    let context = Context::custom::<Compiler>(&runtime).map_err(|_| failed("the engine could not start"))?;
+    context.with(|ctx| match ffi::compile(&ctx, &source, &file, line) {
+        Ok(bytes) => Ok(Bytecode(bytes.into())),
+        Err(_) => {
+            let error = ctx.catch();
+            let message = inspect::data_text(&ctx, &error, c"message");
+            let stack = inspect::data_text(&ctx, &error, c"stack").unwrap_or_default();
+            Err(NotCompiled {
+                message: message.unwrap_or_else(|| "the source could not be compiled".to_owned()),
+                at: super::thrown::first_frame(&stack),
+            })
+        }
+    })
+}

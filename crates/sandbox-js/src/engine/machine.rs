@@ -1,0 +1,254 @@
+//! [`Machine`]: one run of one program, as a state machine.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use countersign_approval_core::json::Exact;
+use rquickjs::promise::PromiseState;
+use rquickjs::{Context, Ctx, Function, Object, Promise, Runtime, Value, context::intrinsic};
+
+use super::bytecode::{self, Bytecode};
+use super::guard::{Guard, Stop};
+use super::host::{self, Host};
+use super::realm::{ErrorFields, Realm, RejectedFields};
+use super::thrown::{self, Thrown};
+use super::walk::{self, NotJson};
+use super::world::{NewCall, Random, World};
+use super::{ffi, inspect};
+use crate::console::Console;
+use crate::function::Function as HostFunction;
+use crate::limits::Limits;
+
+/// What a program gets of the language. Without `Eval` the engine itself refuses `eval` and the function constructors;
+/// without `WeakRef` nothing depends on when memory is collected. `Proxy` would make values that look different at every
+/// look.
+type Offered = (
+    intrinsic::Date,
+    intrinsic::RegExpCompiler,
+    intrinsic::RegExp,
+    intrinsic::Json,
+    intrinsic::MapSet,
+    intrinsic::TypedArrays,
+    intrinsic::Promise,
+);
+
+pub(crate) struct MachineOptions {
+    pub(crate) functions: Vec<HostFunction>,
+    pub(crate) limits: Limits,
+    pub(crate) seed: [u8; 32],
+    /// Milliseconds since 1970 that the program's clock shows first.
+    pub(crate) clock: i64,
+}
+
+/// What a step came to.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// The program waits for calls that are outstanding.
+    Idle,
+    /// The program's promise is fulfilled, nothing is outstanding and every rejection was handled.
+    Done(Result<Exact, NotJson>),
+    /// An uncaught error, or a rejection that nobody handled.
+    Thrown(Box<Thrown>),
+    /// The program waits, but for nothing that could still happen.
+    Stalled,
+    /// The guard ended the run.
+    Stopped(Stop),
+}
+
+/// An outcome of a call, to be told to the program.
+#[derive(Debug)]
+pub(crate) struct Settlement {
+    pub(crate) seq: u32,
+    pub(crate) outcome: Outcome,
+    /// What the clock shows from now on, unless it shows more already.
+    pub(crate) clock: i64,
+    /// Where the call was made, for the stack of an error: line and byte column.
+    pub(crate) at: Option<(u32, u32)>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Value(Exact),
+    Failed { name: String, message: String, code: Option<String> },
+    Rejected { function: String, call_id: String, reason: &'static str, message: String },
+}
+
+/// Not `Sync`, and used by one thread at a time; any thread may be the next.
+pub(crate) struct Machine {
+    // Declared first, dropped first.
+    context: Context,
+    _runtime: Runtime,
+    host: Host,
+}
+
+impl Machine {
+    /// A fresh world with the program loaded and not yet started.
+    ///
+    /// # Errors
+    /// A text for the log: the engine could not start, which no program can bring about.
+    pub(crate) fn new(options: MachineOptions) -> Result<Self, String> {
+        let names: Vec<String> = options.functions.iter().map(|function| function.name().to_owned()).collect();
+        let guard = Arc::new(Guard::new(&options.limits));
+        let runtime = ffi::runtime(&guard).map_err(|error| error.to_string())?;
+        runtime.set_max_stack_size(options.limits.stack);
+        let context = Context::custom::<Offered>(&runtime).map_err(|error| error.to_string())?;
+        let world = World {
+            clock: options.clock,
+            random: Random::new(options.seed),
+            console: Console::new(options.limits.console),
+            functions: options.functions,
+            limits: options.limits,
+            attempts: 0,
+            seq: 0,
+            calls: Vec::new(),
+        };
+        let host = Host { guard, world: Arc::new(Mutex::new(world)) };
+        let prelude = bytecode::prelude().map_err(|refused| format!("prelude: {}", refused.message))?;
+        context.with(|ctx| {
+            ffi::install_guard(&runtime, &ctx, Arc::clone(&host.guard));
+            furnish(&ctx, &host, &prelude, &names).map_err(|error| explain(&ctx, &error))
+        })?;
+        runtime.set_host_promise_rejection_tracker(Some(Box::new(|ctx, promise, reason, handled| {
+            note_rejection(&ctx, promise, reason, handled);
+        })));
+        Ok(Self { context, _runtime: runtime, host })
+    }
+
+    /// Starts the program and runs until it waits.
+    pub(crate) fn start(&mut self, program: &Bytecode) -> Step {
+        self.enter(|ctx, realm| {
+            let body: Function<'_> = ffi::load(ctx, program.bytes())?.get()?;
+            let promise: Promise<'_> = body.call(())?;
+            *realm.program.borrow_mut() = Some(promise);
+            Ok(())
+        })
+    }
+
+    /// Tells the program one outcome and runs until it waits again.
+    pub(crate) fn settle(&mut self, settlement: Settlement) -> Step {
+        {
+            let mut world = self.host.world();
+            world.clock = world.clock.max(settlement.clock);
+        }
+        self.enter(|ctx, realm| {
+            let Some(settle) = realm.waiting.borrow_mut().remove(&settlement.seq) else { return Ok(()) };
+            let stack = settlement.at.map_or_else(String::new, |(line, column)| {
+                format!("    at <anonymous> ({}:{line}:{column})\n", bytecode::FILE)
+            });
+            match &settlement.outcome {
+                Outcome::Value(value) => settle.resolve.call((ctx.json_parse(value.text())?,)),
+                Outcome::Failed { name, message, code } => {
+                    let fields =
+                        ErrorFields { name, message, code: code.as_deref(), seq: settlement.seq, stack: &stack };
+                    settle.reject.call((realm.error(ctx, &fields)?,))
+                }
+                Outcome::Rejected { function, call_id, reason, message } => {
+                    let seq = settlement.seq;
+                    let fields = RejectedFields { function, seq, call_id, reason, message, stack: &stack };
+                    settle.reject.call((realm.rejected(&fields)?,))
+                }
+            }
+        })
+    }
+
+    /// The calls of the last step, in the order in which the program made them.
+    pub(crate) fn take_calls(&mut self) -> Vec<NewCall> {
+        std::mem::take(&mut self.host.world().calls)
+    }
+
+    /// What the program printed so far.
+    pub(crate) fn console(&self) -> Console {
+        self.host.world().console.clone()
+    }
+
+    /// Engine time used so far.
+    pub(crate) fn spent(&self) -> Duration {
+        self.host.guard.spent()
+    }
+
+    /// Bytes that the engine holds.
+    pub(crate) fn memory(&self) -> usize {
+        self.host.guard.used()
+    }
+
+    fn enter(&mut self, begin: impl for<'a, 'js> FnOnce(&Ctx<'js>, &'a Realm<'js>) -> rquickjs::Result<()>) -> Step {
+        let guard = Arc::clone(&self.host.guard);
+        let _timed = guard.enter();
+        self.context.with(|ctx| {
+            let stopped = || Step::Stopped(guard.reason().unwrap_or(Stop::Panicked));
+            let Some(realm) = ctx.userdata::<Realm<'_>>() else { return stopped() };
+            if begin(&ctx, &realm).is_err() {
+                let error = ctx.catch();
+                if guard.stopped() {
+                    return stopped();
+                }
+                // A resolver throws only if the engine could not go on; an async body never does.
+                return Step::Thrown(Box::new(thrown::describe(&ctx, &realm, &error)));
+            }
+            // The flag is looked at after every job: other jobs would go on after an uncatchable error in one.
+            while !guard.overdue() && ctx.execute_pending_job() {}
+            if guard.stopped() {
+                return stopped();
+            }
+            let step = settled(&ctx, &realm, self.host.world().limits.result);
+            if guard.stopped() { stopped() } else { step }
+        })
+    }
+}
+
+/// How things stand when no job is left.
+fn settled<'js>(ctx: &Ctx<'js>, realm: &Realm<'js>, max: usize) -> Step {
+    let Some(program) = realm.program.borrow().clone() else { return Step::Stalled };
+    let outstanding = !realm.waiting.borrow().is_empty();
+    let state = program.state();
+    if state == PromiseState::Rejected {
+        // Throws the reason, which is taken back at once.
+        let _ = program.result::<Value<'js>>();
+        return Step::Thrown(Box::new(thrown::describe(ctx, realm, &ctx.catch())));
+    }
+    if outstanding {
+        return Step::Idle;
+    }
+    if let Some((_, reason)) = realm.unhandled.borrow().first() {
+        return Step::Thrown(Box::new(thrown::describe(ctx, realm, reason)));
+    }
+    match program.result::<Value<'js>>() {
+        Some(Ok(value)) if value.is_undefined() => {
+            Step::Done(Exact::parse("null").map_err(|_| NotJson::TooLong))
+        }
+        Some(Ok(value)) => Step::Done(walk::to_json(ctx, realm, &value, max)),
+        _ => Step::Stalled,
+    }
+}
+
+/// The prelude, the realm and the functions.
+fn furnish(ctx: &Ctx<'_>, host: &Host, prelude: &Bytecode, names: &[String]) -> rquickjs::Result<()> {
+    let prelude: Function<'_> = ffi::load(ctx, prelude.bytes())?.get()?;
+    let helpers: Object<'_> = prelude.call((host::natives(ctx, host)?,))?;
+    let lock: Function<'_> = helpers.get("lock")?;
+    for (index, name) in names.iter().enumerate() {
+        host::install(ctx, host, index, name, &lock)?;
+    }
+    ctx.store_userdata(Realm::new(&helpers)?).map_err(|_| rquickjs::Error::Unknown)?;
+    Ok(())
+}
+
+fn explain(ctx: &Ctx<'_>, error: &rquickjs::Error) -> String {
+    match error {
+        rquickjs::Error::Exception => {
+            let thrown = ctx.catch();
+            let stack = inspect::data_text(ctx, &thrown, c"stack").unwrap_or_default();
+            format!("{}\n{stack}", inspect::error_text(ctx, &thrown))
+        }
+        other => other.to_string(),
+    }
+}
+
+fn note_rejection<'js>(ctx: &Ctx<'js>, promise: Value<'js>, reason: Value<'js>, handled: bool) {
+    let Some(realm) = ctx.userdata::<Realm<'js>>() else { return };
+    let mut unhandled = realm.unhandled.borrow_mut();
+    match handled {
+        true => unhandled.retain(|(known, _)| !ffi::same_object(known, &promise)),
+        false => unhandled.push((promise, reason)),
+    }
+}

@@ -1,0 +1,101 @@
+//! [`Realm`]: the JavaScript values that belong to us inside one context.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use rquickjs::{Ctx, Function, Object, Promise, Value};
+
+use super::ffi;
+
+/// Kept in the context's user data, never outside: a value that outlived its runtime would abort the process.
+pub(crate) struct Realm<'js> {
+    /// The program's own promise.
+    pub(super) program: RefCell<Option<Promise<'js>>>,
+    /// How to settle the promise of each call that is outstanding, by `seq`.
+    pub(super) waiting: RefCell<HashMap<u32, Settle<'js>>>,
+    /// Promises that were rejected and that nobody handles, with what they were rejected with, oldest first.
+    pub(super) unhandled: RefCell<Vec<(Value<'js>, Value<'js>)>>,
+    pub(super) date_prototype: Value<'js>,
+    make_error: Function<'js>,
+    make_rejected: Function<'js>,
+    brand: Function<'js>,
+    date: Function<'js>,
+    small: Function<'js>,
+}
+
+pub(super) struct Settle<'js> {
+    pub(super) resolve: Function<'js>,
+    pub(super) reject: Function<'js>,
+}
+
+/// What an `ApprovalRejected` says about its call.
+pub(super) struct RejectedFields<'a> {
+    pub(super) function: &'a str,
+    pub(super) seq: u32,
+    pub(super) call_id: &'a str,
+    pub(super) reason: &'a str,
+    pub(super) message: &'a str,
+    pub(super) stack: &'a str,
+}
+
+/// A failure of a function as the program sees it.
+pub(super) struct ErrorFields<'a> {
+    pub(super) name: &'a str,
+    pub(super) message: &'a str,
+    pub(super) code: Option<&'a str>,
+    pub(super) seq: u32,
+    pub(super) stack: &'a str,
+}
+
+impl<'js> Realm<'js> {
+    /// From what the prelude answered.
+    pub(super) fn new(helpers: &Object<'js>) -> rquickjs::Result<Self> {
+        Ok(Self {
+            program: RefCell::new(None),
+            waiting: RefCell::default(),
+            unhandled: RefCell::default(),
+            date_prototype: helpers.get("datePrototype")?,
+            make_error: helpers.get("makeError")?,
+            make_rejected: helpers.get("makeRejected")?,
+            brand: helpers.get("brand")?,
+            date: helpers.get("dateText")?,
+            small: helpers.get("isSmall")?,
+        })
+    }
+
+    pub(super) fn error(&self, ctx: &Ctx<'js>, fields: &ErrorFields<'_>) -> rquickjs::Result<Value<'js>> {
+        let code = match fields.code {
+            Some(code) => rquickjs::String::from_str(ctx.clone(), code)?.into_value(),
+            None => Value::new_undefined(ctx.clone()),
+        };
+        self.make_error.call((fields.name, fields.message, code, fields.seq, fields.stack))
+    }
+
+    pub(super) fn rejected(&self, fields: &RejectedFields<'_>) -> rquickjs::Result<Value<'js>> {
+        self.make_rejected.call((
+            fields.function,
+            fields.seq,
+            fields.call_id,
+            fields.reason,
+            fields.message,
+            fields.stack,
+        ))
+    }
+
+    /// The call whose failure or rejection an error object is, if we made it.
+    pub(super) fn branded(&self, error: &Value<'js>) -> Option<u32> {
+        self.brand.call::<_, Option<u32>>((error.clone(),)).ok().flatten()
+    }
+
+    /// The ISO text of a valid date, by the engine's own methods.
+    pub(super) fn date_text(&self, date: &Value<'js>) -> Option<String> {
+        let text: Value<'js> = self.date.call((date.clone(),)).ok()?;
+        let bytes = ffi::text_bytes(text.ctx(), &text)?;
+        String::from_utf8(bytes).ok()
+    }
+
+    /// Whether a BigInt lies within ±2^1024, so that printing it is quick.
+    pub(super) fn is_small_big_int(&self, value: &Value<'js>) -> bool {
+        self.small.call::<_, bool>((value.clone(),)).unwrap_or(false)
+    }
+}
