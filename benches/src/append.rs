@@ -16,7 +16,7 @@ use countersign_approval_core::json::Exact;
 use countersign_approval_core::review::{ApprovalRequest, IdlePolicy};
 use countersign_approval_core::snapshot::{Snapshot, ToolCall};
 use countersign_bench::peer::{TOOL, arguments};
-use countersign_bench::stats::{Summary, summary};
+use countersign_bench::stats::{Summary, median, summary};
 use countersign_driver::system::SystemClock;
 use countersign_store::audit_file::{AuditFile, verify};
 use uuid::Uuid;
@@ -24,6 +24,8 @@ use uuid::Uuid;
 use crate::figure::{Figure, Point};
 
 const WRITERS: usize = 64;
+/// Parts of the measurement with many writers.
+const SLICES: u32 = 3;
 /// So that a line of the file has about 600 bytes.
 const BODY_BYTES: usize = 40;
 /// What the preallocated file has room for; it is written in a circle.
@@ -32,71 +34,128 @@ const PREALLOCATED: u64 = 8 << 20;
 /// Records a second with many writers, and how long one writer waits alone. `round` says who goes first.
 pub(crate) fn measure(folder: &Path, time: Duration, round: usize) -> Result<Vec<Figure>> {
     let line = line_bytes(folder)?;
-    let both = |writers| -> Result<(Written, Written)> {
-        if round.is_multiple_of(2) {
-            let product = product(folder, writers, time)?;
-            Ok((product, raw(folder, writers, time, line)?))
+    let (mut products, mut raws) = (Vec::new(), Vec::new());
+    // In slices, so that a slow moment of the disk meets both.
+    for slice in 0..2 * SLICES {
+        let time = time / SLICES;
+        if (slice as usize + round).is_multiple_of(2) {
+            products.push(product(folder, WRITERS, time)?);
         } else {
-            let raw = raw(folder, writers, time, line)?;
-            Ok((product(folder, writers, time)?, raw))
+            raws.push(raw(folder, WRITERS, time, line)?);
         }
-    };
-    let (product, bound) = both(WRITERS)?;
-    let (alone, _) = both(1)?;
-    let (append, preallocated) = syncs(folder, time / 2, line)?;
-    let rate = |written: &Written| Point::of(written.rate);
+    }
+    let alone = alone(folder, time, line)?;
     Ok(vec![
-        Figure::ratio("P7 together", rate(&product), rate(&bound)),
-        Figure::ratio("P7 alone", alone.latency, append).least(preallocated.p50 / append.p50),
+        Figure::ratio("P7 together", Point::of(median(products)), Point::of(median(raws))),
+        Figure::ratio("P7 alone", alone.product, alone.append).least(alone.sized.p50 / alone.append.p50),
     ])
 }
 
 /// Microseconds of one append and fdatasync: what the disk takes at this minute.
 pub(crate) fn sync_latency(folder: &Path, time: Duration) -> Result<Summary> {
-    Ok(syncs(folder, time, 600)?.0)
+    let path = folder.join("sync.log");
+    let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+    let (start, mut latencies) = (Instant::now(), Vec::new());
+    while start.elapsed() < time {
+        latencies.push(timed(|| append(&mut file, &[b'x'; 600]))?);
+    }
+    std::fs::remove_file(&path)?;
+    Ok(summary(latencies))
 }
 
-struct Written {
-    rate: f64,
-    latency: Summary,
+/// One writer, one sync a record, in microseconds.
+struct Alone {
+    product: Summary,
+    append: Summary,
+    /// Into a file that has its size already.
+    sized: Summary,
 }
 
-fn product(folder: &Path, writers: usize, time: Duration) -> Result<Written> {
+fn alone(folder: &Path, time: Duration, line: usize) -> Result<Alone> {
+    let paths = ["audit.jsonl", "sync.log", "sized.log"].map(|name| folder.join(name));
+    let [audit, appended, sized] = &paths;
+    let _ = std::fs::remove_file(audit);
+    let (audit, _) = AuditFile::open(audit, Arc::new(SystemClock::new()))?;
+    let mut appended = OpenOptions::new().create(true).append(true).open(appended)?;
+    let sized = File::create(sized)?;
+    for at in 0..PREALLOCATED >> 20 {
+        sized.write_all_at(&vec![0; 1 << 20], at << 20)?;
+    }
+    sized.sync_all()?;
+    let (record, raw, mut at) = (record()?, vec![b'x'; line], 0);
+    let mut latencies: [Vec<f64>; 3] = Default::default();
+    let start = Instant::now();
+    for turn in 0_usize.. {
+        if start.elapsed() > time {
+            break;
+        }
+        // Each goes after each of the others as often.
+        let order: [usize; 3] = if turn.is_multiple_of(2) { [0, 1, 2] } else { [2, 1, 0] };
+        for which in order {
+            latencies[which].push(match which {
+                0 => timed(|| audit.record(&record).map_err(|error| anyhow!(error)))?,
+                1 => timed(|| append(&mut appended, &raw))?,
+                _ => timed(|| {
+                    at = (at + line as u64) % (PREALLOCATED - line as u64);
+                    sized.write_all_at(&raw, at)?;
+                    Ok(sized.sync_data()?)
+                })?,
+            });
+        }
+    }
+    for path in &paths {
+        std::fs::remove_file(path)?;
+    }
+    let [product, append, sized] = latencies.map(summary);
+    Ok(Alone { product, append, sized })
+}
+
+fn append(file: &mut File, record: &[u8]) -> Result<()> {
+    file.write_all(record)?;
+    Ok(file.sync_data()?)
+}
+
+fn timed(work: impl FnOnce() -> Result<()>) -> Result<f64> {
+    let before = Instant::now();
+    work()?;
+    Ok(before.elapsed().as_secs_f64() * 1e6)
+}
+
+/// Records a second of the audit file.
+fn product(folder: &Path, writers: usize, time: Duration) -> Result<f64> {
     let path = folder.join("audit.jsonl");
     let _ = std::fs::remove_file(&path);
     let (file, _) = AuditFile::open(&path, Arc::new(SystemClock::new()))?;
     let record = record()?;
     let written = write(writers, time, || file.record(&record).map_err(|error| anyhow!(error)))?;
-    let lines = file.head().n();
+    let lines = file.head().n;
     drop(file);
     // What was counted is on the disk, and whole.
-    ensure!(verify(&path, None)?.head.n() == lines && lines > 0, "the audit file has other lines");
+    ensure!(verify(&path, None)?.head.n == lines && lines > 0, "the audit file has other lines");
     std::fs::remove_file(&path)?;
     Ok(written)
 }
 
 /// `writers` threads, each with one record after the other until the time is over.
-fn write(writers: usize, time: Duration, record: impl Fn() -> Result<()> + Sync) -> Result<Written> {
+fn write(writers: usize, time: Duration, record: impl Fn() -> Result<()> + Sync) -> Result<f64> {
     let start = Instant::now();
-    let one = || -> Result<Vec<f64>> {
-        let mut latencies = Vec::new();
+    let one = || -> Result<usize> {
+        let mut count = 0;
         while start.elapsed() < time {
-            let before = Instant::now();
             record()?;
-            latencies.push(before.elapsed().as_secs_f64() * 1e6);
+            count += 1;
         }
-        Ok(latencies)
+        Ok(count)
     };
-    let latencies = thread::scope(|scope| -> Result<Vec<f64>> {
+    let count = thread::scope(|scope| -> Result<usize> {
         let threads: Vec<_> = (0..writers).map(|_| scope.spawn(one)).collect();
-        let mut all = Vec::new();
+        let mut all = 0;
         for thread in threads {
-            all.extend(thread.join().map_err(|_| anyhow!("a writer panicked"))??);
+            all += thread.join().map_err(|_| anyhow!("a writer panicked"))??;
         }
         Ok(all)
     })?;
-    let rate = latencies.len() as f64 / start.elapsed().as_secs_f64();
-    Ok(Written { rate, latency: summary(latencies) })
+    Ok(count as f64 / start.elapsed().as_secs_f64())
 }
 
 /// The least group commit: one thread that writes and syncs whatever has come meanwhile.
@@ -156,7 +215,7 @@ impl Group {
     }
 }
 
-fn raw(folder: &Path, writers: usize, time: Duration, line: usize) -> Result<Written> {
+fn raw(folder: &Path, writers: usize, time: Duration, line: usize) -> Result<f64> {
     let path = folder.join("group.log");
     let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
     let (group, record) = (Group::default(), vec![b'x'; line]);
@@ -176,41 +235,6 @@ fn raw(folder: &Path, writers: usize, time: Duration, line: usize) -> Result<Wri
     })?;
     std::fs::remove_file(&path)?;
     Ok(written)
-}
-
-/// One writer, one sync a record: appended, and into a file that has its size already.
-fn syncs(folder: &Path, time: Duration, line: usize) -> Result<(Summary, Summary)> {
-    let record = vec![b'x'; line];
-    let path = folder.join("sync.log");
-    let mut appended = OpenOptions::new().create(true).append(true).open(&path)?;
-    let append = write_alone(time, || {
-        appended.write_all(&record)?;
-        Ok(appended.sync_data()?)
-    })?;
-    std::fs::remove_file(&path)?;
-    let sized = File::create(&path)?;
-    for at in 0..PREALLOCATED >> 20 {
-        sized.write_all_at(&vec![0; 1 << 20], at << 20)?;
-    }
-    sized.sync_all()?;
-    let mut at = 0;
-    let preallocated = write_alone(time, || {
-        sized.write_all_at(&record, at)?;
-        at = (at + line as u64) % (PREALLOCATED - line as u64);
-        Ok(sized.sync_data()?)
-    })?;
-    std::fs::remove_file(&path)?;
-    Ok((append, preallocated))
-}
-
-fn write_alone(time: Duration, mut record: impl FnMut() -> Result<()>) -> Result<Summary> {
-    let (start, mut latencies) = (Instant::now(), Vec::new());
-    while start.elapsed() < time {
-        let before = Instant::now();
-        record()?;
-        latencies.push(before.elapsed().as_secs_f64() * 1e6);
-    }
-    Ok(summary(latencies))
 }
 
 /// How long a line of the audit file is, so that the bound writes as much.

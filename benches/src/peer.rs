@@ -76,7 +76,8 @@ impl Dialect {
     /// # Errors
     /// The frame asks nothing.
     pub fn approve(self, frame: &str) -> Result<String> {
-        let data = frame.lines().find_map(|line| line.strip_prefix("data: ")).context("a frame without data")?;
+        let data =
+            frame.lines().find_map(|line| line.strip_prefix("data: ")).context("a frame without data")?;
         let asked = match self {
             Self::Product => serde_json::from_str::<Event<'_>>(data)?.approval,
             Self::Bound => serde_json::from_str(data)?,

@@ -56,7 +56,8 @@ impl<'t> Side<'t> {
 
     fn word(&mut self) -> &'t [u8] {
         let start = self.at;
-        while self.text.get(self.at).is_some_and(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte)) {
+        while self.text.get(self.at).is_some_and(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte))
+        {
             self.at += 1;
         }
         &self.text[start..self.at]

@@ -1,6 +1,7 @@
 //! A sink that takes its time (scenario J11, reliability R7): whoever needs its answer waits, and nobody else.
 
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use countersign_approval_core::audit::{AuditRecord, AuditSink, BoxError};
 use countersign_approval_core::decision::DecisionRequest;
@@ -50,8 +51,10 @@ impl AuditSink for Holding {
             return Ok(());
         }
         self.entered.send(())?;
-        let state =
-            self.changed.wait_while(self.state.lock().unwrap(), |state| *state == LetGo::NotYet).unwrap();
+        // Longer than any test, so that a failing one ends too.
+        let state = self.state.lock().unwrap();
+        let waiting = |state: &mut LetGo| *state == LetGo::NotYet;
+        let (state, _) = self.changed.wait_timeout_while(state, Duration::from_secs(40), waiting).unwrap();
         if *state == LetGo::Accepted { Ok(()) } else { Err("the disk came back with an error".into()) }
     }
 

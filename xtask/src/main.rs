@@ -5,6 +5,7 @@
     reason = "a program for developers: printing is what it is for"
 )]
 
+mod bench;
 mod ci;
 mod docs;
 mod metadata;
@@ -53,6 +54,12 @@ enum Command {
     Examples,
     /// Each `sh ci` block of the documentation runs
     Docs,
+    /// Figures beside the least code that does the job, such as `bench approvals`
+    Bench {
+        /// What to measure, and how; see `bench help`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// A small language model on this machine
     RealModel {
         #[command(subcommand)]
@@ -73,6 +80,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<()> {
     let step = match command {
         Command::Ci { skip } => return ci::run(&ci::all_but(&skip)),
+        Command::Bench { args } => return bench::run(&args),
         Command::RealModel { command } => return real_model::run(command),
         Command::Fmt => Step::Fmt,
         Command::Clippy => Step::Clippy,

@@ -1,6 +1,10 @@
 //! The bound on hyper: the smallest useful server that parks a run behind an open stream and takes a decision. No
 //! authentication, no audit, no expiry, no validation, and none of the contract's limits.
-#![allow(clippy::print_stdout, clippy::expect_used, reason = "a bound: it says where it listens, and ends if it cannot")]
+#![allow(
+    clippy::print_stdout,
+    clippy::expect_used,
+    reason = "a bound: it says where it listens, and ends if it cannot"
+)]
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -90,7 +94,9 @@ fn run(state: Arc<State>, call: Value) -> Response<Body> {
         }
     });
     let mut response = Response::new(BodyExt::boxed(StreamBody::new(Events(receiver))));
-    response.headers_mut().insert(CONTENT_TYPE, const { hyper::header::HeaderValue::from_static("text/event-stream") });
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, const { hyper::header::HeaderValue::from_static("text/event-stream") });
     response
 }
 
@@ -108,7 +114,9 @@ fn decide(state: &State, decision: &Value) -> Response<Body> {
 
 fn whole(text: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Full::new(text.into()).boxed());
-    response.headers_mut().insert(CONTENT_TYPE, const { hyper::header::HeaderValue::from_static("application/json") });
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, const { hyper::header::HeaderValue::from_static("application/json") });
     response
 }
 

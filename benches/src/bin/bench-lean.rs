@@ -1,6 +1,10 @@
 //! The bound on bare sockets: how small a waiting run with its open stream can be. No buffer survives the wait. Its HTTP
 //! is good enough for the load client and for nobody else.
-#![allow(clippy::print_stdout, clippy::expect_used, reason = "a bound: it says where it listens, and ends if it cannot")]
+#![allow(
+    clippy::print_stdout,
+    clippy::expect_used,
+    reason = "a bound: it says where it listens, and ends if it cannot"
+)]
 
 use std::collections::HashMap;
 use std::io;

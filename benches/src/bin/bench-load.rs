@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use countersign_bench::job::{
-    Durable, Growth, Grown, Job, Measured, Memory, Review, Reviewed, Synced, Times,
+    Durable, Grown, Growth, Job, Measured, Memory, Review, Reviewed, Synced, Times,
 };
 use countersign_bench::peer::{Peer, echo};
 use countersign_bench::process::{cpu_seconds, raise_file_limit, resident_bytes};
@@ -237,8 +237,7 @@ fn memory(job: &Memory) -> Result<Measured> {
     if job.idle > 0.0 {
         let (before, used) = (Instant::now(), cpu_seconds(job.peer.pid)?);
         sleep(Duration::from_secs_f64(job.idle));
-        idle_percent =
-            (cpu_seconds(job.peer.pid)? - used) / before.elapsed().as_secs_f64() * 100.0;
+        idle_percent = (cpu_seconds(job.peer.pid)? - used) / before.elapsed().as_secs_f64() * 100.0;
     }
     Ok(Measured { per_run: (second - first) / (job.to - job.from) as f64, base, idle_percent })
 }

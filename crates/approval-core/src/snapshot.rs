@@ -20,6 +20,11 @@ pub struct ToolCall {
 /// The most bytes that a reviewed call may have in canonical form (contract 4.3, design 3).
 pub const MAX_CALL_BYTES: usize = 128_000;
 
+/// The most bytes that a reviewed call may have as it is spelled, which is how events and audit carry it and exact
+/// clients send it back: six times its canonical form, as when every character is an escape. More than that only
+/// numbers such as `1.000…` have; their decisions would not fit into a request (contract 4.6).
+pub const MAX_SPELLED_BYTES: usize = 6 * MAX_CALL_BYTES;
+
 /// The call under review. What executes is this, never something that came back in a request (design 3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
@@ -31,11 +36,16 @@ impl Snapshot {
     /// Freezes a call for review.
     ///
     /// # Errors
-    /// [`CallTooLarge`] if the canonical form of `{arguments,id,name}` exceeds [`MAX_CALL_BYTES`].
+    /// [`CallTooLarge`] if the canonical form of `{arguments,id,name}` exceeds [`MAX_CALL_BYTES`], or the arguments as
+    /// they are spelled [`MAX_SPELLED_BYTES`].
     pub fn freeze(call: ToolCall) -> Result<Self, CallTooLarge> {
+        let spelled = call.arguments.text().len();
+        if spelled > MAX_SPELLED_BYTES {
+            return Err(CallTooLarge::Spelled { bytes: spelled });
+        }
         let canonical = canonical(call.id.as_str(), call.name.as_str(), &call.arguments);
         if canonical.len() > MAX_CALL_BYTES {
-            return Err(CallTooLarge { bytes: canonical.len() });
+            return Err(CallTooLarge::Canonical { bytes: canonical.len() });
         }
         Ok(Self { digest: Digest::of(canonical.as_bytes()), call })
     }
@@ -63,10 +73,24 @@ impl Snapshot {
 
 /// The call does not fit into a review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the proposed call has {bytes} bytes in canonical form; at most {MAX_CALL_BYTES} can be reviewed")]
-pub struct CallTooLarge {
-    /// The size of the canonical form.
-    pub bytes: usize,
+#[non_exhaustive]
+pub enum CallTooLarge {
+    /// Its content is too large.
+    #[error(
+        "the proposed call has {bytes} bytes in canonical form; at most {MAX_CALL_BYTES} can be reviewed"
+    )]
+    Canonical {
+        /// The size of the canonical form.
+        bytes: usize,
+    },
+    /// Its content would fit, but it is spelled too long.
+    #[error(
+        "the proposed arguments are spelled in {bytes} bytes; at most {MAX_SPELLED_BYTES} can be reviewed"
+    )]
+    Spelled {
+        /// The size of the arguments as they are spelled.
+        bytes: usize,
+    },
 }
 
 /// RFC 8785 form of `{"arguments":…,"id":…,"name":…}`.

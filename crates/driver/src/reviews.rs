@@ -14,11 +14,12 @@ use countersign_approval_core::decision::{DecisionRequest, InvalidDecision};
 use countersign_approval_core::grants::Principal;
 use countersign_approval_core::ids::{ApprovalId, Ids, ProviderId, RunId, Subject};
 use countersign_approval_core::registry::{
-    AuditFailed, Limits, NewReview, Proposal, Refusal, Registry, Settled, Verdict, Waiter,
+    AuditFailed, Due, Limits, NewReview, Opening, Proposal, Refusal, Registry, Settled, Verdict, Waiter,
 };
 use countersign_approval_core::review::{ApprovalRequest, IdlePolicy, Resolution};
 use countersign_approval_core::snapshot::{Snapshot, ToolCall};
 use countersign_protocol::code::{Code, ErrorInfo};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -55,17 +56,24 @@ impl Waiter for Waiting {
     }
 }
 
-/// An open review, in the hands of its run.
-#[derive(Debug)]
+/// An open review, in the hands of its run. Dropping it withdraws the review: a run whose runtime ends under it, or
+/// that panics, leaves nothing pending (law 5).
 pub(crate) struct OpenReview {
     pub(crate) approval: Arc<ApprovalRequest>,
     settled: oneshot::Receiver<Result<Resolution, AuditFailed>>,
+    reviews: Arc<Reviews>,
 }
 
 impl OpenReview {
     /// Waits until the review is settled. Whatever goes wrong means that nothing is authorized.
     pub(crate) async fn settled(&mut self) -> Result<Resolution, AuditFailed> {
         (&mut self.settled).await.unwrap_or(Err(AuditFailed))
+    }
+}
+
+impl Drop for OpenReview {
+    fn drop(&mut self) {
+        self.reviews.withdraw(self.approval.approval_id);
     }
 }
 
@@ -118,19 +126,12 @@ impl Reviews {
         let waiting = Waiting { settled: sender, aborted: of.aborted.clone() };
         let id = ApprovalId::new(self.ids.uuid());
         let opening = self.registry().open(self.now(), id, review, waiting)?;
-        match self.record(opening.record()).await {
-            Ok(()) => {
-                let approval = self.registry().opened(opening);
-                if approval.expires_at.is_some() {
-                    self.watch_expiry();
-                }
-                Ok(OpenReview { approval, settled: receiver })
-            }
-            Err(cause) => {
-                self.registry().open_failed(opening);
-                Err(Error::AuditFailed(cause))
-            }
+        let opening = OpeningReview { reviews: Arc::clone(self), opening: Some(opening) };
+        let approval = opening.opened().await.map_err(Error::AuditFailed)?;
+        if approval.expires_at.is_some() {
+            self.watch_expiry();
         }
+        Ok(OpenReview { approval, settled: receiver, reviews: Arc::clone(self) })
     }
 
     /// Withdraws a review because its run ends. Its waiter is told in any case: by this, or by whoever is settling
@@ -140,6 +141,18 @@ impl Reviews {
         if let Some(proposal) = proposal {
             // The run learns the outcome from its receiver.
             let _ = self.settle(proposal).await;
+        }
+    }
+
+    /// As [`cancel`](Self::cancel), where nothing can wait. Without a runtime the review ends unrecorded: its capacity
+    /// is free, nothing is authorized, and the audit shows a review without an end.
+    fn withdraw(self: &Arc<Self>, id: ApprovalId) {
+        let proposal = self.registry().cancel(self.now(), id);
+        if let Some(proposal) = proposal {
+            let settling = self.settling(&proposal);
+            if let Ok(runtime) = Handle::try_current() {
+                drop(runtime.spawn(settling.finish(proposal)));
+            }
         }
     }
 
@@ -214,7 +227,7 @@ impl Reviews {
 
     /// Second and third step of an end. Where the sink may block, they run in a task of their own.
     async fn settle(self: &Arc<Self>, proposal: Proposal) -> Result<Resolution, Error> {
-        let settling = SettlingReview { reviews: Arc::clone(self), id: Some(proposal.id()) };
+        let settling = self.settling(&proposal);
         if self.sink.as_ref().is_some_and(|sink| sink.blocking()) {
             tokio::spawn(settling.finish(proposal))
                 .await
@@ -222,6 +235,10 @@ impl Reviews {
         } else {
             settling.finish(proposal).await
         }
+    }
+
+    fn settling(self: &Arc<Self>, proposal: &Proposal) -> SettlingReview {
+        SettlingReview { reviews: Arc::clone(self), id: Some(proposal.id()) }
     }
 
     fn tell(settled: Option<Settled<Waiting>>) {
@@ -233,45 +250,25 @@ impl Reviews {
 
     /// Makes sure that a task watches for expiry.
     fn watch_expiry(self: &Arc<Self>) {
-        let mut sweeper = self.expiry.lock().unwrap_or_else(PoisonError::into_inner);
-        match *sweeper {
+        let found = std::mem::replace(&mut *self.sweeper(), Sweeper::Running);
+        match found {
             Sweeper::Running => self.due_changed.notify_one(),
-            Sweeper::Absent => {
-                *sweeper = Sweeper::Running;
-                tokio::spawn(Arc::clone(self).sweep());
-            }
+            Sweeper::Absent => drop(tokio::spawn(Sweep(Some(Arc::clone(self))).run())),
         }
     }
 
-    /// Settles reviews whose time is over, until none is left that could expire.
-    async fn sweep(self: Arc<Self>) {
-        loop {
-            while let Some(proposal) = {
-                let now = self.now();
-                self.registry().expire_next(now)
-            } {
-                // Each in a task of its own, so that a slow sink delays no other expiry.
-                let reviews = Arc::clone(&self);
-                tokio::spawn(async move { reviews.settle(proposal).await });
-            }
-            let next = {
-                let mut sweeper = self.expiry.lock().unwrap_or_else(PoisonError::into_inner);
-                let next = self.registry().next_due();
-                if next.is_none() {
-                    *sweeper = Sweeper::Absent;
-                }
-                next
-            };
-            let Some(due) = next else { return };
-            let now = self.now();
-            let by_wall = due.wall.as_millis().saturating_sub(now.wall.as_millis());
-            let by_wall = Duration::from_millis(u64::try_from(by_wall).unwrap_or(0));
-            let wait = due.monotonic.saturating_sub(now.monotonic).min(by_wall).min(WALL_TICK);
-            tokio::select! {
-                () = tokio::time::sleep(wait.max(Duration::from_millis(1))) => {}
-                () = self.due_changed.notified() => {}
-            }
+    /// When the next review expires. If none can, the sweeper is told to go, and is absent from now on.
+    fn next_due_or_leave(&self) -> Option<Due> {
+        let mut sweeper = self.sweeper();
+        let next = self.registry().next_due();
+        if next.is_none() {
+            *sweeper = Sweeper::Absent;
         }
+        next
+    }
+
+    fn sweeper(&self) -> MutexGuard<'_, Sweeper> {
+        self.expiry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn now(&self) -> Now {
@@ -281,6 +278,73 @@ impl Reviews {
     fn registry(&self) -> MutexGuard<'_, Registry<Waiting>> {
         // The registry is whole after every call; a panic elsewhere while it is locked cannot tear it.
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The task that watches for expiry. If its runtime ends under it, it is absent, so that the next review of a driver
+/// that lives on gets another one.
+struct Sweep(Option<Arc<Reviews>>);
+
+impl Sweep {
+    /// Settles reviews whose time is over, until none is left that could expire.
+    async fn run(mut self) {
+        while let Some(reviews) = &self.0 {
+            while let Some(proposal) = {
+                let now = reviews.now();
+                reviews.registry().expire_next(now)
+            } {
+                // Each in a task of its own, so that a slow sink delays no other expiry.
+                tokio::spawn(reviews.settling(&proposal).finish(proposal));
+            }
+            let Some(due) = reviews.next_due_or_leave() else {
+                self.0 = None;
+                return;
+            };
+            let now = reviews.now();
+            let by_wall = due.wall.as_millis().saturating_sub(now.wall.as_millis());
+            let by_wall = Duration::from_millis(u64::try_from(by_wall).unwrap_or(0));
+            let wait = due.monotonic.saturating_sub(now.monotonic).min(by_wall).min(WALL_TICK);
+            tokio::select! {
+                () = tokio::time::sleep(wait.max(Duration::from_millis(1))) => {}
+                () = reviews.due_changed.notified() => {}
+            }
+        }
+    }
+}
+
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        if let Some(reviews) = &self.0 {
+            *reviews.sweeper() = Sweeper::Absent;
+        }
+    }
+}
+
+/// A review whose request is being recorded. Dropping it means that there is no review.
+struct OpeningReview {
+    reviews: Arc<Reviews>,
+    /// Here until it is opened.
+    opening: Option<Opening>,
+}
+
+impl OpeningReview {
+    /// Opens the review once its request is recorded.
+    async fn opened(mut self) -> Result<Arc<ApprovalRequest>, BoxError> {
+        if let Some(opening) = &self.opening {
+            self.reviews.record(opening.record()).await?;
+        }
+        match self.opening.take() {
+            Some(opening) => Ok(self.reviews.registry().opened(opening)),
+            None => Err("the review was opened before".into()),
+        }
+    }
+}
+
+impl Drop for OpeningReview {
+    fn drop(&mut self) {
+        if let Some(opening) = self.opening.take() {
+            self.reviews.registry().open_failed(opening);
+        }
     }
 }
 

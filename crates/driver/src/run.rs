@@ -119,11 +119,12 @@ impl Run {
     }
 
     async fn steps(&mut self) -> Result<RunResult, Stop> {
-        self.emit(EventBody::RunStarted {
+        // Told even if the run is aborted before anybody asks: it is always the first event (contract 3.2).
+        self.deliver(EventBody::RunStarted {
             provider: self.request.provider.clone(),
             model: self.request.model.clone(),
         })
-        .await?;
+        .await;
         let parts = Arc::clone(&self.parts);
         let selected: BTreeMap<ToolName, &RegisteredTool> = self
             .request

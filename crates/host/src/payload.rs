@@ -9,7 +9,7 @@ use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 
 use crate::wire::Signals;
 
@@ -42,8 +42,13 @@ pub(crate) fn check_headers(headers: &HeaderMap) -> Result<(), ErrorInfo> {
     Ok(())
 }
 
-/// Step 12: the bytes of the body.
-pub(crate) async fn read(headers: &HeaderMap, body: Incoming, signals: &Signals) -> Result<Bytes, NoPayload> {
+/// Step 12: the bytes of the body of a request whose first byte came at `arrived`.
+pub(crate) async fn read(
+    headers: &HeaderMap,
+    body: Incoming,
+    arrived: Instant,
+    signals: &Signals,
+) -> Result<Bytes, NoPayload> {
     let too_large = || {
         let message = format!("The request body is larger than {MAX_BODY_BYTES} bytes.");
         NoPayload::Refused(ErrorInfo::new(Code::BODY_TOO_LARGE).with_message(message))
@@ -52,7 +57,7 @@ pub(crate) async fn read(headers: &HeaderMap, body: Incoming, signals: &Signals)
     if declared.is_some_and(|bytes| bytes > MAX_BODY_BYTES as u64) {
         return Err(too_large());
     }
-    let deadline = signals.take_arrival() + REQUEST_TIMEOUT;
+    let deadline = arrived + REQUEST_TIMEOUT;
     match timeout_at(deadline, Limited::new(body, MAX_BODY_BYTES).collect()).await {
         Ok(Ok(read)) => {
             signals.body_read();

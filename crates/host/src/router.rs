@@ -8,6 +8,7 @@ use countersign_protocol::{body_text, version};
 use http::header::{AUTHORIZATION, HeaderValue, ORIGIN};
 use http::{HeaderMap, Method, Request};
 use hyper::body::{Body, Incoming};
+use tokio::time::Instant;
 
 use crate::payload::{self, Abandoned, NoPayload};
 use crate::respond::{self, Answer};
@@ -21,11 +22,13 @@ pub(crate) async fn answer(
     signals: Arc<Signals>,
     request: Request<Incoming>,
 ) -> Result<Answer, Abandoned> {
+    // Taken by every request, also by one without a body: the next on this connection has a time of its own.
+    let arrived = signals.take_arrival();
     let origin = request.headers().get(ORIGIN).cloned();
     if !request.body().is_end_stream() {
         signals.body_expected();
     }
-    let mut answer = match checked(&shared, &signals, request, origin.as_ref()).await {
+    let mut answer = match checked(&shared, &signals, arrived, request, origin.as_ref()).await {
         Ok(answer) => answer,
         Err(NoPayload::Refused(info)) => respond::error(&info),
         Err(NoPayload::Gone(gone)) => return Err(gone),
@@ -43,6 +46,7 @@ pub(crate) async fn answer(
 async fn checked(
     shared: &Arc<Shared>,
     signals: &Arc<Signals>,
+    arrived: Instant,
     request: Request<Incoming>,
     origin: Option<&HeaderValue>,
 ) -> Result<Answer, NoPayload> {
@@ -81,7 +85,7 @@ async fn checked(
         return Err(refused(Code::NOT_FOUND));
     };
     payload::check_headers(&head.headers).map_err(NoPayload::Refused)?;
-    let body = payload::read(&head.headers, body, signals).await?;
+    let body = payload::read(&head.headers, body, arrived, signals).await?;
     dispatch(write, shared, signals, &principal, &head.headers, &body).await.map_err(NoPayload::Refused)
 }
 

@@ -1,5 +1,43 @@
-//! The JavaScript sandbox of Countersign will live here: an agent's program calls functions, and marked ones wait for
-//! a person (`deny`, `pause`, `collect`).
+//! The JavaScript sandbox of Countersign: an agent's program calls functions, and marked ones never run by themselves.
 //!
-//! Nothing is built yet, and nothing pretends to be: this crate has no public items. It stands in the workspace so
-//! that the arrows between the crates are checked from the beginning.
+//! Start at [`Sandbox::run`]. A program is the body of an async function, in JavaScript or TypeScript; its functions are
+//! globals; what happens when it calls a marked one depends on the run's [`Approval`]: `deny` throws `ApprovalRejected`
+//! into the program, `pause` asks a person for each call while the run waits without a thread and without using its
+//! budgets. [`RunOutcome`] says how it ended, with a typed [`Ending`] and its place in the source, the console, and one
+//! [`Row`] a call.
+//!
+//! Invariants: nothing marked runs without an answer for that very call (law 1); what a person is shown and what the
+//! function gets are one text (law 3); a person's time is nobody else's (law 6); the program can neither catch nor
+//! outlive the end of its run.
+//!
+//! `collect`, the worker subprocess and the eviction of waiting runs are not built yet. `docs/sandbox.md` says what a
+//! program gets and what it does not.
+
+mod approval;
+mod clock;
+mod console;
+mod declarations;
+mod engine;
+mod error;
+mod function;
+mod ids;
+mod limits;
+mod names;
+mod outcome;
+mod pool;
+mod run;
+mod sandbox;
+mod source;
+mod value;
+
+pub use approval::{Answer, Approval, ApprovalRequest, HookError, OnApproval, Pause};
+pub use console::{Console, ConsoleLine, Level};
+pub use declarations::declarations;
+pub use error::Error;
+pub use function::{BadInput, BoxFuture, CallContext, Function, FunctionError, Handler, Marking};
+pub use ids::{CallId, RunId};
+pub use limits::{Bound, Limits};
+pub use outcome::{Completed, Ending, Failed, Rejection, Row, RowState, RunOutcome};
+pub use sandbox::{Config, Origin, RunOptions, Sandbox};
+pub use source::Position;
+pub use value::{Json, NotExact, Output};

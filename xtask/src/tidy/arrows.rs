@@ -48,11 +48,14 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 const TESTKIT: &str = "countersign-testkit";
 
+/// It has a server on hyper to measure ours by.
+const BENCH: &str = "countersign-bench";
+
 /// Outside crates that only some of ours may name (a name that ends with `*` stands for all that begin so). As a
 /// development dependency each is free.
 const OWNED: &[(&str, &[&str])] = &[
-    ("hyper", &["countersign-host", TESTKIT]),
-    ("hyper-util", &["countersign-host", TESTKIT]),
+    ("hyper", &["countersign-host", TESTKIT, BENCH]),
+    ("hyper-util", &["countersign-host", TESTKIT, BENCH]),
     ("reqwest", &["countersign-client", "countersign-providers"]),
     ("rquickjs*", &["countersign-sandbox-js"]),
     ("oxc*", &["countersign-sandbox-js"]),

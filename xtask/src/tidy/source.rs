@@ -4,7 +4,7 @@
 use super::code;
 use crate::tree::File;
 
-const FOLDERS: &[&str] = &["crates/", "xtask/", "examples/", "tests/", "fuzz/"];
+const FOLDERS: &[&str] = &["benches/", "crates/", "xtask/", "examples/", "tests/", "fuzz/"];
 const MAX_LINES: usize = 800;
 
 /// What stands for work not done.

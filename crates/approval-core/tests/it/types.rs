@@ -10,7 +10,9 @@ use countersign_approval_core::ids::{
     ApprovalId, CallId, InvalidName, ModelId, ProviderId, RunId, Subject, ToolName,
 };
 use countersign_approval_core::json::Exact;
-use countersign_approval_core::snapshot::{MAX_CALL_BYTES, Snapshot, ToolCall};
+use countersign_approval_core::snapshot::{
+    CallTooLarge, MAX_CALL_BYTES, MAX_SPELLED_BYTES, Snapshot, ToolCall,
+};
 use proptest::prelude::*;
 
 use crate::registry_bench::call;
@@ -156,12 +158,24 @@ fn a_reviewed_call_has_at_most_128_000_canonical_bytes() {
     let of = |text: &str| Snapshot::freeze(call("c", "t", &format!(r#"{{"m":"{text}"}}"#)));
     assert!(of(&"x".repeat(MAX_CALL_BYTES - frame)).is_ok());
     let error = of(&"x".repeat(MAX_CALL_BYTES - frame + 1)).unwrap_err();
-    assert_eq!(error.bytes, 128_001);
+    assert_eq!(error, CallTooLarge::Canonical { bytes: 128_001 });
     assert!(error.to_string().contains("128000"), "{error}");
     // Bytes of the canonical form count: spelling and white space do not, width does.
     assert!(of(&"\\u0078".repeat(MAX_CALL_BYTES - frame)).is_ok());
     assert!(of(&"é".repeat((MAX_CALL_BYTES - frame) / 2 + 1)).is_err());
     assert!(of(&"<".repeat(127_000)).is_ok());
+}
+
+#[test]
+fn a_reviewed_call_has_at_most_768_000_spelled_bytes() {
+    // Contract 4.6: a decision fits into a request. Law 9: `1.000…` is canonically one byte, and yet every reader gets
+    // all of it.
+    let frame = r#"{"n":1.}"#.len();
+    let of = |zeros: usize| Snapshot::freeze(call("c", "t", &format!(r#"{{"n":1.{}}}"#, "0".repeat(zeros))));
+    assert!(of(MAX_SPELLED_BYTES - frame).is_ok());
+    let error = of(MAX_SPELLED_BYTES - frame + 1).unwrap_err();
+    assert_eq!(error, CallTooLarge::Spelled { bytes: 768_001 });
+    assert!(error.to_string().contains("768000"), "{error}");
 }
 
 /// A JSON value, told from others by its own equality.

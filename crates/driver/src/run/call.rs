@@ -278,12 +278,16 @@ impl Run {
         }
     }
 
+    /// Gives way to an abort, and to an idle clock that ran out while nobody was looking, as during a slow record.
     fn check_aborted(&mut self) -> Result<(), Stop> {
         if self.aborted.is_some() {
             return Err(Stop::Aborted);
         }
         if self.cancellation.is_cancelled() {
             return Err(self.abort(ErrorInfo::new(Code::CANCELLED)));
+        }
+        if self.idle.deadline().is_some_and(|deadline| deadline <= self.now()) {
+            return Err(self.abort(ErrorInfo::new(Code::IDLE_TIMEOUT)));
         }
         Ok(())
     }

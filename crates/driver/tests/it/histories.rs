@@ -11,6 +11,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use countersign_approval_core::review::IdlePolicy;
+
+use crate::support::{Bench, rest, reviewed, words};
+
 mod journal;
 mod judge;
 mod play;
@@ -64,12 +68,24 @@ fn random_histories_keep_the_invariants() {
     assert!(missing.is_empty() || histories < 300, "never seen: {missing:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_cancelled_at_once_begins_all_the_same() {
+    // Contract 3.2, 10.2: clients refuse a stream that does not begin with `run.started`. Found by a random history.
+    let bench = Bench::new([]);
+    let mut stream = bench.stream(reviewed(IdlePolicy::Pause));
+    stream.cancel();
+    assert_eq!(words(&rest(&mut stream).await), ["run.started", "run.cancelled CANCELLED"]);
+}
+
 /// Plays one history and judges it; says how many entries its journal has.
 fn history(seed: u64, seen: &mut Seen) -> u64 {
     let _blame = Blame(seed);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    let (entries, plans) = runtime.block_on(play::play(&mut Random(seed)));
+    let mut random = Random(seed);
+    // Time that nobody waits for passes at once, so a run that hangs is found at once too.
+    let played = async { tokio::time::timeout(Duration::from_secs(86_400), play::play(&mut random)).await };
+    let (entries, plans) = runtime.block_on(played).expect("nothing waits for ever");
     judge::judge(&entries, &plans, seen);
     entries.len() as u64
 }

@@ -1,18 +1,21 @@
 //! Contract 8: the idle clock, progress events, and the queue between a model and a slow reader.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use countersign_approval_core::audit::{AuditRecord, AuditSink, BoxError};
+use countersign_approval_core::clock::{Clock, Now};
 use countersign_approval_core::grants::Principal;
 use countersign_approval_core::ids::{ModelId, ProviderId, ToolName};
 use countersign_approval_core::review::{Decision, IdlePolicy};
 use countersign_driver::provider::{Provider, ProviderError, Turn, TurnRequest, TurnSink};
-use countersign_driver::{Driver, Output, RunLimits, ToolSpec, tool};
+use countersign_driver::{ApprovalSettings, Driver, Output, RunLimits, ToolSpec, tool};
 use countersign_protocol::event::FinishReason;
 use countersign_protocol::provider_info::{AuthMode, Capabilities, ProviderInfo};
 use countersign_protocol::request::RunRequest;
-use countersign_testkit::RecordingSink;
+use countersign_testkit::{FakeClock, RecordingSink};
 
 use crate::support::{Bench, Step, calls, question, request, rest, reviewed, says, words, writes};
 
@@ -185,4 +188,42 @@ async fn a_tool_that_reports_progress_stays_alive_even_if_nobody_reads() {
     tokio::time::sleep(ms(1_000)).await;
     let told = words(&rest(&mut stream).await);
     assert_eq!(told[..2], ["run.progress", "tool.completed \"slow\""]);
+}
+
+/// Tokio's time and whatever was added to it.
+struct Leaping(FakeClock, AtomicU64);
+
+impl Clock for Leaping {
+    fn now(&self) -> Now {
+        let now = self.0.now();
+        Now { monotonic: now.monotonic + ms(self.1.load(Ordering::SeqCst)), ..now }
+    }
+}
+
+/// Takes a while for one kind of record.
+struct SlowFor(Arc<Leaping>, &'static str);
+
+impl AuditSink for SlowFor {
+    fn record(&self, record: &AuditRecord) -> Result<(), BoxError> {
+        if serde_json::to_string(record)?.contains(self.1) {
+            self.0.1.fetch_add(101, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+}
+
+// Law 7, contract 3.4: the idle clock runs out while the start is being recorded, so the tool is not called.
+#[tokio::test(start_paused = true)]
+async fn an_idle_limit_that_passes_during_a_record_is_seen_before_the_call() {
+    for policy in [IdlePolicy::Pause, IdlePolicy::Continue] {
+        let clock = Arc::new(Leaping(FakeClock::new(), AtomicU64::new(0)));
+        let sink = Arc::new(SlowFor(Arc::clone(&clock), "execution.started"));
+        let bench = Bench::with([writes()], RecordingSink::new(), |builder, settings| {
+            builder.clock(clock).approvals(ApprovalSettings { sink: Some(sink), ..settings })
+        });
+        let asked = RunRequest { idle_timeout_ms: Some(100), ..reviewed(policy) };
+        let told = words(&bench.play(asked, Decision::Approve).await);
+        assert_eq!(told.last().unwrap(), "run.cancelled IDLE_TIMEOUT retryable");
+        assert_eq!(bench.effects(), [] as [&str; 0]);
+    }
 }

@@ -14,6 +14,7 @@ mod histories;
 mod idle;
 mod load;
 mod requests;
+mod runtimes;
 mod sequences;
 mod support;
 mod tools;

@@ -213,6 +213,26 @@ async fn a_kept_connection_serves_again_and_is_dropped_when_idle() {
     assert!(start.elapsed() >= Duration::from_secs(10) && start.elapsed() < Duration::from_secs(11));
 }
 
+// Contract 1.8: the 30 s are those of one request. Law 8: a decision on a connection that has served others for longer
+// is answered, and not cut as if it had begun with them.
+#[tokio::test(start_paused = true)]
+async fn each_request_of_a_kept_connection_has_its_own_time_to_arrive() {
+    let fixture = Fixture::new();
+    let (mut run, approval) = fixture.waiting(ANN).await;
+    let mut peer = fixture.connect();
+    for _ in 0..6 {
+        assert_eq!(peer.ask(&Ask::get("/v1/protocol").token(ANN)).await.head.status, 200);
+        sleep(Duration::from_secs(6)).await;
+    }
+    let bytes = Ask::post(DECISIONS).token(ANN).json(&decision(&approval, "approve")).bytes();
+    let (first, last) = bytes.split_at(bytes.len() - 5);
+    peer.send(first).await;
+    sleep(Duration::from_secs(1)).await;
+    peer.send(last).await;
+    assert_eq!(peer.head().await.status, 200);
+    assert_eq!(run.rest().await.last().unwrap(), "run.completed");
+}
+
 // hyper answers what is not HTTP itself, without a body; the connection ends and others do not notice.
 #[tokio::test]
 async fn what_is_not_http_ends_its_connection_only() {

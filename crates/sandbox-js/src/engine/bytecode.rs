@@ -31,9 +31,10 @@ impl Bytecode {
     }
 }
 
-/// Compiles `source`, whose first line is line 0: the lines of the program follow an opening line of ours.
+/// Compiles `source`, whose third line is line 1: the lines of the program follow two opening lines of ours. (The engine
+/// takes 0 for "unsaid", so the first line is -1.)
 pub(crate) fn compile(source: &str, stack: usize) -> Result<Bytecode, NotCompiled> {
-    compile_as(source, FILE, 0, stack)
+    compile_as(source, FILE, -1, stack)
 }
 
 /// The bytecode of the prelude, compiled once in a process.
@@ -43,7 +44,7 @@ pub(super) fn prelude() -> Result<Bytecode, NotCompiled> {
         return Ok(done.clone());
     }
     let source = concat!("(\n", include_str!("prelude.js"), "\n)");
-    let done = compile_as(source, "sandbox", 0, 1 << 20)?;
+    let done = compile_as(source, "sandbox", 1, 1 << 20)?;
     Ok(PRELUDE.get_or_init(|| done).clone())
 }
 
@@ -59,7 +60,8 @@ fn compile_as(source: &str, file: &str, line: i32, stack: usize) -> Result<Bytec
         Err(_) => {
             let error = ctx.catch();
             let message = inspect::data_text(&ctx, &error, c"message");
-            let stack = inspect::data_text(&ctx, &error, c"stack").unwrap_or_default();
+            // No code but the engine's own has run in this context.
+            let stack = error.as_object().and_then(|error| error.get::<_, String>("stack").ok()).unwrap_or_default();
             Err(NotCompiled {
                 message: message.unwrap_or_else(|| "the source could not be compiled".to_owned()),
                 at: super::thrown::first_frame(&stack),

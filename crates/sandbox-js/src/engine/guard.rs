@@ -107,7 +107,10 @@ impl Guard {
     /// Accounts for a block of `size` bytes; false if there shall be none.
     pub(crate) fn take(&self, size: usize) -> bool {
         // A native that allocates in a loop is not polled: let it fail.
-        if self.allocations.fetch_add(1, Relaxed).is_multiple_of(16) && self.deadline.load(Relaxed) != u64::MAX && self.overdue() {
+        if self.allocations.fetch_add(1, Relaxed).is_multiple_of(16)
+            && self.deadline.load(Relaxed) != u64::MAX
+            && self.overdue()
+        {
             return false;
         }
         let used = self.used.load(Relaxed).saturating_add(size);
@@ -123,11 +126,6 @@ impl Guard {
 
     pub(crate) fn give_back(&self, size: usize) {
         self.used.store(self.used.load(Relaxed).saturating_sub(size), Relaxed);
-    }
-
-    /// Bytes that the engine holds.
-    pub(crate) fn used(&self) -> usize {
-        self.used.load(Relaxed)
     }
 }
 

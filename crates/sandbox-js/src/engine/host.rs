@@ -29,13 +29,17 @@ impl Host {
     }
 
     /// Runs a host function. A panic of ours must not become an exception that the program catches.
-    fn enter<'js, T>(&self, ctx: &Ctx<'js>, run: impl FnOnce() -> rquickjs::Result<T>) -> rquickjs::Result<T> {
+    fn enter<'js, T>(
+        &self,
+        ctx: &Ctx<'js>,
+        run: impl FnOnce() -> rquickjs::Result<T>,
+    ) -> rquickjs::Result<T> {
         if self.guard.overdue() {
             return Err(ffi::throw_uncatchable(ctx));
         }
         let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
             self.guard.stop(Stop::Panicked);
-            Ok(Err(rquickjs::Error::Exception))?
+            Err(rquickjs::Error::Unknown)
         });
         match self.guard.stopped() {
             true => Err(ffi::throw_uncatchable(ctx)),
@@ -90,7 +94,13 @@ fn log<'js>(ctx: &Ctx<'js>, host: &Host, level: &str, values: &Array<'js>) -> rq
 }
 
 /// Defines the run's function number `index` as a frozen global.
-pub(super) fn install<'js>(ctx: &Ctx<'js>, host: &Host, index: usize, name: &str, lock: &Function<'js>) -> rquickjs::Result<()> {
+pub(super) fn install<'js>(
+    ctx: &Ctx<'js>,
+    host: &Host,
+    index: usize,
+    name: &str,
+    lock: &Function<'js>,
+) -> rquickjs::Result<()> {
     let to = host.clone();
     let function = Function::new(ctx.clone(), move |ctx: Ctx<'js>, arguments: Rest<Value<'js>>| {
         to.enter(&ctx, || call(&ctx, &to, index, &arguments.0))
@@ -100,7 +110,12 @@ pub(super) fn install<'js>(ctx: &Ctx<'js>, host: &Host, index: usize, name: &str
 }
 
 /// A call: checked, written down, and answered with a promise. Nothing executes here, in any mode.
-fn call<'js>(ctx: &Ctx<'js>, host: &Host, index: usize, arguments: &[Value<'js>]) -> rquickjs::Result<Value<'js>> {
+fn call<'js>(
+    ctx: &Ctx<'js>,
+    host: &Host,
+    index: usize,
+    arguments: &[Value<'js>],
+) -> rquickjs::Result<Value<'js>> {
     let stop = |bound| {
         host.guard.stop(Stop::Limit(bound));
         Err(ffi::throw_uncatchable(ctx))
@@ -112,17 +127,17 @@ fn call<'js>(ctx: &Ctx<'js>, host: &Host, index: usize, arguments: &[Value<'js>]
             drop(world);
             return stop(Bound::Calls);
         }
-        let Some(function) = world.functions.get(index).cloned() else { return Err(rquickjs::Error::Unknown) };
+        let Some(function) = world.functions.get(index).cloned() else {
+            return Err(rquickjs::Error::Unknown);
+        };
         (function, world.limits.input)
     };
     let Some(realm) = ctx.userdata::<Realm<'js>>() else { return Err(rquickjs::Error::Unknown) };
     let (promise, resolve, reject) = ctx.promise()?;
     // Input problems reject the promise too, so that `.catch` works in all modes alike (collect-semantics section 10).
     let refuse = |message: String| {
-        let error = Exception::from_message(ctx.clone(), &message)?;
-        let types: Object<'js> = error.as_object().clone();
-        types.set("name", "TypeError")?;
-        reject.call::<_, ()>((error,))
+        let _pending = Exception::throw_type(ctx, &message);
+        reject.call::<_, ()>((ctx.catch(),))
     };
     let name = function.name();
     let input = match arguments {
@@ -147,7 +162,7 @@ fn call<'js>(ctx: &Ctx<'js>, host: &Host, index: usize, arguments: &[Value<'js>]
         return Ok(promise.into_value());
     }
     let here = ffi::error_here(ctx);
-    let at = inspect::data_text(ctx, &here, c"stack").and_then(|stack| thrown::first_frame(&stack));
+    let at = thrown::first_frame(&realm.stack(&here));
     let seq = {
         let mut world = host.world();
         world.seq += 1;

@@ -115,7 +115,9 @@ impl<'js> Printer<'_, 'js> {
         };
         self.out.push_str(open);
         let mut shown = 0;
-        let shows = |property: &Property<'js>| matches!(property, Property::Accessor | Property::Data { enumerable: true, .. });
+        let shows = |property: &Property<'js>| {
+            matches!(property, Property::Accessor | Property::Data { enumerable: true, .. })
+        };
         let total = properties.iter().filter(|(_, property)| shows(property)).count();
         for (key, property) in properties.iter().filter(|(_, property)| shows(property)).take(MAX_ENTRIES) {
             if shown > 0 {
@@ -172,7 +174,9 @@ pub(super) fn data_text<'js>(ctx: &Ctx<'js>, object: &Value<'js>, name: &std::ff
     // Classes of errors nest a few levels; a program may build longer chains, which say nothing.
     for _ in 0..16 {
         match ffi::own_property(ctx, &at, name) {
-            Some(Property::Data { value, .. }) if ffi::is_string(&value) => return Some(cut(text(ctx, &value))),
+            Some(Property::Data { value, .. }) if ffi::is_string(&value) => {
+                return Some(cut(text(ctx, &value)));
+            }
             Some(_) => return None,
             None if at.is_object() && !ffi::is_proxy(&at) => at = ffi::prototype(ctx, &at),
             None => return None,

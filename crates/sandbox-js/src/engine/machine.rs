@@ -10,7 +10,7 @@ use rquickjs::{Context, Ctx, Function, Object, Promise, Runtime, Value, context:
 use super::bytecode::{self, Bytecode};
 use super::guard::{Guard, Stop};
 use super::host::{self, Host};
-use super::realm::{ErrorFields, Realm, RejectedFields};
+use super::realm::{ErrorFields, Realm, RejectedFields, Rejection};
 use super::thrown::{self, Thrown};
 use super::walk::{self, NotJson};
 use super::world::{NewCall, Random, World};
@@ -87,7 +87,8 @@ impl Machine {
     /// # Errors
     /// A text for the log: the engine could not start, which no program can bring about.
     pub(crate) fn new(options: MachineOptions) -> Result<Self, String> {
-        let names: Vec<String> = options.functions.iter().map(|function| function.name().to_owned()).collect();
+        let names: Vec<String> =
+            options.functions.iter().map(|function| function.name().to_owned()).collect();
         let guard = Arc::new(Guard::new(&options.limits));
         let runtime = ffi::runtime(&guard).map_err(|error| error.to_string())?;
         runtime.set_max_stack_size(options.limits.stack);
@@ -104,8 +105,8 @@ impl Machine {
         };
         let host = Host { guard, world: Arc::new(Mutex::new(world)) };
         let prelude = bytecode::prelude().map_err(|refused| format!("prelude: {}", refused.message))?;
+        ffi::install_guard(&runtime, &context, Arc::clone(&host.guard)).map_err(|error| error.to_string())?;
         context.with(|ctx| {
-            ffi::install_guard(&runtime, &ctx, Arc::clone(&host.guard));
             furnish(&ctx, &host, &prelude, &names).map_err(|error| explain(&ctx, &error))
         })?;
         runtime.set_host_promise_rejection_tracker(Some(Box::new(|ctx, promise, reason, handled| {
@@ -138,8 +139,13 @@ impl Machine {
             match &settlement.outcome {
                 Outcome::Value(value) => settle.resolve.call((ctx.json_parse(value.text())?,)),
                 Outcome::Failed { name, message, code } => {
-                    let fields =
-                        ErrorFields { name, message, code: code.as_deref(), seq: settlement.seq, stack: &stack };
+                    let fields = ErrorFields {
+                        name,
+                        message,
+                        code: code.as_deref(),
+                        seq: settlement.seq,
+                        stack: &stack,
+                    };
                     settle.reject.call((realm.error(ctx, &fields)?,))
                 }
                 Outcome::Rejected { function, call_id, reason, message } => {
@@ -166,12 +172,10 @@ impl Machine {
         self.host.guard.spent()
     }
 
-    /// Bytes that the engine holds.
-    pub(crate) fn memory(&self) -> usize {
-        self.host.guard.used()
-    }
-
-    fn enter(&mut self, begin: impl for<'a, 'js> FnOnce(&Ctx<'js>, &'a Realm<'js>) -> rquickjs::Result<()>) -> Step {
+    fn enter(
+        &mut self,
+        begin: impl for<'a, 'js> FnOnce(&Ctx<'js>, &'a Realm<'js>) -> rquickjs::Result<()>,
+    ) -> Step {
         let guard = Arc::clone(&self.host.guard);
         let _timed = guard.enter();
         self.context.with(|ctx| {
@@ -209,8 +213,8 @@ fn settled<'js>(ctx: &Ctx<'js>, realm: &Realm<'js>, max: usize) -> Step {
     if outstanding {
         return Step::Idle;
     }
-    if let Some((_, reason)) = realm.unhandled.borrow().first() {
-        return Step::Thrown(Box::new(thrown::describe(ctx, realm, reason)));
+    if let Some(reason) = realm.unhandled.borrow().first() {
+        return Step::Thrown(Box::new(thrown::describe(ctx, realm, &reason)));
     }
     match program.result::<Value<'js>>() {
         Some(Ok(value)) if value.is_undefined() => {
@@ -247,8 +251,13 @@ fn explain(ctx: &Ctx<'_>, error: &rquickjs::Error) -> String {
 fn note_rejection<'js>(ctx: &Ctx<'js>, promise: Value<'js>, reason: Value<'js>, handled: bool) {
     let Some(realm) = ctx.userdata::<Realm<'js>>() else { return };
     let mut unhandled = realm.unhandled.borrow_mut();
-    match handled {
-        true => unhandled.retain(|(known, _)| !ffi::same_object(known, &promise)),
-        false => unhandled.push((promise, reason)),
+    // The map holds the promise, so its address stands for no other.
+    let address = ffi::address(&promise);
+    if handled {
+        unhandled.by_address.remove(&address);
+    } else {
+        unhandled.count += 1;
+        let order = unhandled.count;
+        unhandled.by_address.insert(address, Rejection { order, _promise: promise, reason });
     }
 }

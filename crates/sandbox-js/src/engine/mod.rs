@@ -17,7 +17,7 @@ mod thrown;
 mod walk;
 mod world;
 
-pub(crate) use bytecode::{Bytecode, NotCompiled, compile};
+pub(crate) use bytecode::{Bytecode, compile};
 pub(crate) use guard::Stop;
 pub(crate) use machine::{Machine, MachineOptions, Outcome, Settlement, Step};
 pub(crate) use thrown::{Thrown, ThrownKind};

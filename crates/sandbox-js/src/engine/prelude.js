@@ -288,6 +288,7 @@
   lock('console', freeze(console));
 
   // ---- errors of ours --------------------------------------------------------------------------------------------
+  const stackOf = uncurry(getOwnPropertyDescriptor(Error.prototype, 'stack').get);
   const brands = new WeakMap();
   const brandSet = uncurry(WeakMap.prototype.set);
   const brandGet = uncurry(WeakMap.prototype.get);
@@ -322,6 +323,7 @@
     dateText: (date) => { const time = getTime(date); return time === time ? toISOString(date) : undefined; },
     isSmall: (value) => value < limit && value > -limit,
     datePrototype: proto,
+    stackOf,
     lock,
   };
 }

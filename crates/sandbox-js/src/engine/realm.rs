@@ -13,14 +13,38 @@ pub(crate) struct Realm<'js> {
     pub(super) program: RefCell<Option<Promise<'js>>>,
     /// How to settle the promise of each call that is outstanding, by `seq`.
     pub(super) waiting: RefCell<HashMap<u32, Settle<'js>>>,
-    /// Promises that were rejected and that nobody handles, with what they were rejected with, oldest first.
-    pub(super) unhandled: RefCell<Vec<(Value<'js>, Value<'js>)>>,
+    /// Promises that were rejected and that nobody handles.
+    pub(super) unhandled: RefCell<Unhandled<'js>>,
     pub(super) date_prototype: Value<'js>,
     make_error: Function<'js>,
     make_rejected: Function<'js>,
     brand: Function<'js>,
     date: Function<'js>,
     small: Function<'js>,
+    stack: Function<'js>,
+}
+
+#[derive(Default)]
+pub(super) struct Unhandled<'js> {
+    pub(super) by_address: HashMap<usize, Rejection<'js>>,
+    pub(super) count: u64,
+}
+
+pub(super) struct Rejection<'js> {
+    pub(super) order: u64,
+    /// Keeps the address from being used again.
+    pub(super) _promise: Value<'js>,
+    pub(super) reason: Value<'js>,
+}
+
+impl<'js> Unhandled<'js> {
+    /// What the first of them was rejected with.
+    pub(super) fn first(&self) -> Option<Value<'js>> {
+        self.by_address
+            .values()
+            .min_by_key(|rejection| rejection.order)
+            .map(|rejection| rejection.reason.clone())
+    }
 }
 
 pub(super) struct Settle<'js> {
@@ -60,6 +84,7 @@ impl<'js> Realm<'js> {
             brand: helpers.get("brand")?,
             date: helpers.get("dateText")?,
             small: helpers.get("isSmall")?,
+            stack: helpers.get("stackOf")?,
         })
     }
 
@@ -85,6 +110,18 @@ impl<'js> Realm<'js> {
     /// The call whose failure or rejection an error object is, if we made it.
     pub(super) fn branded(&self, error: &Value<'js>) -> Option<u32> {
         self.brand.call::<_, Option<u32>>((error.clone(),)).ok().flatten()
+    }
+
+    /// The stack trace that the engine stored in an error object when it was made, or the one that we gave it.
+    pub(super) fn stack(&self, error: &Value<'js>) -> String {
+        let stored = ffi::own_property(error.ctx(), error, c"stack");
+        let text = match stored {
+            Some(ffi::Property::Data { value, .. }) => Some(value),
+            Some(ffi::Property::Accessor) => None,
+            None => self.stack.call::<_, Value<'js>>((error.clone(),)).ok(),
+        };
+        let bytes = text.and_then(|text| ffi::text_bytes(error.ctx(), &text));
+        bytes.map_or_else(String::new, |bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// The ISO text of a valid date, by the engine's own methods.

@@ -49,7 +49,7 @@ pub(super) fn describe<'js>(ctx: &Ctx<'js>, realm: &Realm<'js>, value: &Value<'j
     }
     let name = data_text(ctx, value, c"name").unwrap_or_else(|| "Error".to_owned());
     let message = data_text(ctx, value, c"message").unwrap_or_default();
-    let stack = data_text(ctx, value, c"stack").unwrap_or_default();
+    let stack = realm.stack(value);
     let kind = match name.as_str() {
         "ReferenceError" => match message.strip_suffix(" is not defined") {
             Some(name) => ThrownKind::Undefined(name.trim_matches(['\'', '`']).to_owned()),

@@ -25,7 +25,12 @@ pub(crate) enum NotJson {
 }
 
 /// The value as JSON of at most `max` bytes.
-pub(super) fn to_json<'js>(ctx: &Ctx<'js>, realm: &Realm<'js>, value: &Value<'js>, max: usize) -> Result<Exact, NotJson> {
+pub(super) fn to_json<'js>(
+    ctx: &Ctx<'js>,
+    realm: &Realm<'js>,
+    value: &Value<'js>,
+    max: usize,
+) -> Result<Exact, NotJson> {
     let mut walk = Walk {
         ctx,
         realm,
@@ -42,8 +47,10 @@ pub(super) fn to_json<'js>(ctx: &Ctx<'js>, realm: &Realm<'js>, value: &Value<'js
         Stop::Why(why) => NotJson::Refused { path: walk.pointer(), why },
     })?;
     // The gate that every other value passes, so that there is one meaning of "exact".
-    Exact::parse(&walk.out)
-        .map_err(|refused| NotJson::Refused { path: refused.path().to_owned(), why: advice(refused.kind()).to_owned() })
+    Exact::parse(&walk.out).map_err(|refused| NotJson::Refused {
+        path: refused.path().to_owned(),
+        why: advice(refused.kind()).to_owned(),
+    })
 }
 
 fn advice(kind: RefusedKind) -> &'static str {
@@ -190,7 +197,11 @@ impl<'js> Walk<'_, 'js> {
                 }
                 if name != count.to_string() {
                     let is_index = name.bytes().all(|byte| byte.is_ascii_digit());
-                    return refuse(if is_index { "an array with a hole" } else { "an array with a named property" });
+                    return refuse(if is_index {
+                        "an array with a hole"
+                    } else {
+                        "an array with a named property"
+                    });
                 }
                 self.path.push(name);
                 if count > 0 {
@@ -199,7 +210,9 @@ impl<'js> Walk<'_, 'js> {
                 match property {
                     Property::Data { value, enumerable: true } => self.value(value)?,
                     Property::Data { .. } => return refuse("a property that is not enumerable"),
-                    Property::Accessor => return refuse("a getter or setter, which could answer differently later"),
+                    Property::Accessor => {
+                        return refuse("a getter or setter, which could answer differently later");
+                    }
                 }
                 self.path.pop();
                 count += 1;
@@ -226,7 +239,9 @@ impl<'js> Walk<'_, 'js> {
             let value = match property {
                 Property::Data { value, enumerable: true } => value,
                 Property::Data { .. } => return refuse("a property that is not enumerable"),
-                Property::Accessor => return refuse("a getter or setter, which could answer differently later"),
+                Property::Accessor => {
+                    return refuse("a getter or setter, which could answer differently later");
+                }
             };
             // The same as absent in every JSON reader, and what agents write: `{limit: undefined}`.
             if !value.is_undefined() {
@@ -277,8 +292,11 @@ impl<'js> Walk<'_, 'js> {
     }
 
     fn text(&self, value: &Value<'js>) -> Result<String, Stop> {
-        let Some(bytes) = ffi::text_bytes(self.ctx, value) else { return refuse("a text that could not be read") };
-        String::from_utf8(bytes).or_else(|_| refuse("a text with half of a surrogate pair, which is not Unicode"))
+        let Some(bytes) = ffi::text_bytes(self.ctx, value) else {
+            return refuse("a text that could not be read");
+        };
+        String::from_utf8(bytes)
+            .or_else(|_| refuse("a text with half of a surrogate pair, which is not Unicode"))
     }
 
     fn string(&mut self, text: &str) -> Result<(), Stop> {

@@ -65,7 +65,26 @@ impl LockedFile {
         }
         // The name must survive as well as the lines. It may be there from a process that died before this.
         sync_directory_of(path).map_err(failed)?;
-        Ok(Self { file, path: path.into() })
+        // The name must mean the same file after the process has changed its directory.
+        let path = std::path::absolute(path).map_err(failed)?;
+        Ok(Self { file, path })
+    }
+
+    /// A file that was moved away or deleted still takes lines, but nobody who looks where the trail should be will
+    /// find them.
+    #[cfg(unix)]
+    fn check_name(&self) -> io::Result<()> {
+        use std::os::unix::fs::MetadataExt as _;
+        let (named, open) = (std::fs::metadata(&self.path)?, self.file.metadata()?);
+        if (named.dev(), named.ino()) == (open.dev(), open.ino()) {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::NotFound, "another file stands under the audit file's name"))
+    }
+
+    #[cfg(not(unix))]
+    fn check_name(&self) -> io::Result<()> {
+        Ok(())
     }
 
     fn aside(&self) -> PathBuf {
@@ -87,7 +106,8 @@ impl AuditIo for LockedFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.file.sync_data()
+        self.file.sync_data()?;
+        self.check_name()
     }
 
     fn set_aside(&mut self, bytes: &[u8]) -> io::Result<()> {

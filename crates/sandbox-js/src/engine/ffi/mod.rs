@@ -9,8 +9,9 @@ mod alloc;
 
 use std::ffi::{CStr, c_int};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
-use rquickjs::{Ctx, Error, JsLifetime, Runtime, Value, qjs};
+use rquickjs::{Context, Ctx, Error, JsLifetime, Runtime, Value, qjs};
 
 use super::guard::Guard;
 use super::realm::Realm;
@@ -77,7 +78,8 @@ pub(super) fn compile(ctx: &Ctx<'_>, source: &CStr, file: &CStr, line: c_int) ->
     let raw = ctx.as_raw().as_ptr();
     let mut options = qjs::JSEvalOptions {
         version: qjs::JS_EVAL_OPTIONS_VERSION as c_int,
-        eval_flags: (qjs::JS_EVAL_TYPE_GLOBAL | qjs::JS_EVAL_FLAG_STRICT | qjs::JS_EVAL_FLAG_COMPILE_ONLY) as c_int,
+        eval_flags: (qjs::JS_EVAL_TYPE_GLOBAL | qjs::JS_EVAL_FLAG_STRICT | qjs::JS_EVAL_FLAG_COMPILE_ONLY)
+            as c_int,
         filename: file.as_ptr(),
         line_num: line,
     };
@@ -254,7 +256,9 @@ pub(super) fn class_id(value: &Value<'_>) -> u32 {
 pub(super) fn same_object(a: &Value<'_>, b: &Value<'_>) -> bool {
     // SAFETY: the pointers are compared, not followed.
     unsafe {
-        a.is_object() && b.is_object() && qjs::JS_VALUE_GET_PTR(a.as_raw()) == qjs::JS_VALUE_GET_PTR(b.as_raw())
+        a.is_object()
+            && b.is_object()
+            && qjs::JS_VALUE_GET_PTR(a.as_raw()) == qjs::JS_VALUE_GET_PTR(b.as_raw())
     }
 }
 
@@ -322,10 +326,15 @@ pub(super) fn text_bytes(ctx: &Ctx<'_>, value: &Value<'_>) -> Option<Vec<u8>> {
     }
 }
 
-/// Puts the guard into the runtime: from now on it is asked at every 10,000th step of the interpreter.
-pub(super) fn install_guard(runtime: &Runtime, ctx: &Ctx<'_>, guard: std::sync::Arc<Guard>) {
-    // SAFETY: only reads the context's runtime.
-    let raw = RuntimePointer(unsafe { NonNull::new_unchecked(qjs::JS_GetRuntime(ctx.as_raw().as_ptr())) });
+/// Puts the guard into the runtime: from now on it is asked at every 10,000th step of the interpreter. Takes the runtime's
+/// lock, so the context must not be entered.
+pub(super) fn install_guard(runtime: &Runtime, context: &Context, guard: Arc<Guard>) -> rquickjs::Result<()> {
+    let raw = context.with(|ctx| {
+        // SAFETY: only reads the context's runtime.
+        let raw = unsafe { qjs::JS_GetRuntime(ctx.as_raw().as_ptr()) };
+        NonNull::new(raw).map(RuntimePointer)
+    });
+    let raw = raw.ok_or(Error::Unknown)?;
     runtime.set_interrupt_handler(Some(Box::new(move || {
         // Captures the whole wrapper, not its field, which is not Send.
         let pointer = &raw;
@@ -339,6 +348,7 @@ pub(super) fn install_guard(runtime: &Runtime, ctx: &Ctx<'_>, guard: std::sync::
         }
         false
     })));
+    Ok(())
 }
 
 struct RuntimePointer(NonNull<qjs::JSRuntime>);
@@ -360,7 +370,15 @@ mod tests {
                 assert_eq!(class_id(&value), class, "{source}");
                 assert!(same_object(&prototype(&ctx, &value), &class_prototype(&ctx, class)), "{source}");
             }
-            for source in ["new Proxy({}, {})", "new Proxy([], {})", "new Date()", "new Map()", "/a/", "(() => 1)", "new Error()"] {
+            for source in [
+                "new Proxy({}, {})",
+                "new Proxy([], {})",
+                "new Date()",
+                "new Map()",
+                "/a/",
+                "(() => 1)",
+                "new Error()",
+            ] {
                 let value: Value<'_> = ctx.eval(source).unwrap();
                 assert!(![CLASS_OBJECT, CLASS_ARRAY].contains(&class_id(&value)), "{source}");
             }

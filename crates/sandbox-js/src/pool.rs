@@ -1,0 +1,212 @@
+//! [`Pool`]: the threads that run engines. A run holds one only while its program computes.
+//!
+//! The engine has natives that cannot be interrupted. A thread that is stuck in one is given up: its run ends, another
+//! thread takes its place, and it ends itself when the native is done. How many may be given up at one time is bounded.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+/// Four times the largest stack that a program may use.
+const STACK: usize = 8 << 20;
+/// Threads that may be stuck before none takes their place.
+const MAX_LOST: usize = 8;
+/// How often the watchdog looks while something runs.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Why a job has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// It ran longer than it may, and its thread was given up.
+    Overrun,
+    /// It panicked, or no thread is left.
+    Gone,
+}
+
+/// Engine threads and their queue. Dropping it lets the threads end when the queue is empty.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+    watch: Condvar,
+    /// Threads that shall be able to work.
+    wanted: usize,
+}
+
+struct State {
+    queue: VecDeque<Job>,
+    running: HashMap<u64, Running>,
+    next_id: u64,
+    /// Threads that can work: neither ended nor given up.
+    threads: usize,
+    /// Threads that were given up and are still stuck.
+    lost: usize,
+    closed: bool,
+}
+
+struct Job {
+    allowed: Duration,
+    work: Box<dyn FnOnce() + Send>,
+    give_up: Box<dyn FnOnce() + Send>,
+}
+
+struct Running {
+    deadline: Instant,
+    give_up: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl Pool {
+    /// Starts `threads` threads and a watchdog.
+    ///
+    /// # Errors
+    /// The operating system's, when it gives no thread.
+    pub(crate) fn new(threads: usize) -> std::io::Result<Self> {
+        let state = State {
+            queue: VecDeque::new(),
+            running: HashMap::new(),
+            next_id: 0,
+            threads: 0,
+            lost: 0,
+            closed: false,
+        };
+        let wanted = threads.max(1);
+        let (work, watch_work) = (Condvar::new(), Condvar::new());
+        let pool =
+            Self { shared: Arc::new(Shared { state: Mutex::new(state), work, watch: watch_work, wanted }) };
+        for _ in 0..wanted {
+            pool.shared.lock().threads += 1;
+            if let Err(error) = spawn(&pool.shared) {
+                pool.shared.lock().threads -= 1;
+                return Err(error);
+            }
+        }
+        let shared = Arc::clone(&pool.shared);
+        thread::Builder::new().name("countersign-watchdog".to_owned()).spawn(move || watch(&shared))?;
+        Ok(pool)
+    }
+
+    /// Runs `work` on a thread of the pool, for at most `allowed`. A dropped sender means that the job was lost.
+    pub(crate) fn start<T: Send + 'static>(
+        &self,
+        allowed: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<Result<T, Lost>> {
+        let (sender, receiver) = oneshot::channel();
+        let answer = Arc::new(Mutex::new(Some(sender)));
+        let reply = |answer: &Mutex<Option<oneshot::Sender<_>>>, result| {
+            let sender = answer.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+            if let Some(sender) = sender {
+                // Nobody listens when the run was dropped; the result, perhaps a machine, is dropped here.
+                drop(sender.send(result));
+            }
+        };
+        let give_up = Arc::clone(&answer);
+        let job = Job {
+            allowed,
+            work: Box::new(move || reply(&answer, Ok(work()))),
+            give_up: Box::new(move || reply(&give_up, Err(Lost::Overrun))),
+        };
+        let mut state = self.shared.lock();
+        if state.threads > 0 {
+            state.queue.push_back(job);
+            drop(state);
+            self.shared.work.notify_one();
+        }
+        receiver
+    }
+
+    /// Lets a thread of the pool drop a value: freeing a large heap takes a while.
+    pub(crate) fn discard<T: Send + 'static>(&self, value: T) {
+        drop(self.start(Duration::from_secs(60), move || drop(value)));
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.work.notify_all();
+        self.shared.watch.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+fn spawn(shared: &Arc<Shared>) -> std::io::Result<()> {
+    let shared = Arc::clone(shared);
+    let thread = thread::Builder::new().name("countersign-engine".to_owned()).stack_size(STACK);
+    thread.spawn(move || serve(&shared)).map(drop)
+}
+
+fn serve(shared: &Shared) {
+    loop {
+        let mut state = shared.lock();
+        let job = loop {
+            if let Some(job) = state.queue.pop_front() {
+                break job;
+            }
+            if state.closed {
+                state.threads -= 1;
+                return;
+            }
+            state = shared.work.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        };
+        state.next_id += 1;
+        let id = state.next_id;
+        let deadline = Instant::now() + job.allowed;
+        state.running.insert(id, Running { deadline, give_up: Some(job.give_up) });
+        drop(state);
+        shared.watch.notify_one();
+        // A panic ends the job (its sender is dropped), not the thread.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job.work));
+        let mut state = shared.lock();
+        let given_up = state.running.remove(&id).is_none_or(|running| running.give_up.is_none());
+        if given_up {
+            state.lost -= 1;
+            if state.threads == shared.wanted {
+                // Another thread took this one's place.
+                return;
+            }
+            state.threads += 1;
+        }
+    }
+}
+
+fn watch(shared: &Arc<Shared>) {
+    let mut state = shared.lock();
+    loop {
+        if state.closed && state.running.values().all(|running| running.give_up.is_none()) {
+            return;
+        }
+        let now = Instant::now();
+        let mut overdue = Vec::new();
+        for running in state.running.values_mut().filter(|running| running.deadline <= now) {
+            overdue.extend(running.give_up.take());
+        }
+        for give_up in overdue {
+            state.lost += 1;
+            let replaced = state.lost <= MAX_LOST && spawn(shared).is_ok();
+            if !replaced {
+                state.threads -= 1;
+            }
+            give_up();
+        }
+        let busy = state.running.values().any(|running| running.give_up.is_some());
+        state = match busy {
+            true => shared
+                .watch
+                .wait_timeout(state, LOOK)
+                .map_or_else(|poisoned| poisoned.into_inner().0, |woken| woken.0),
+            false => shared.watch.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner()),
+        };
+    }
+}
