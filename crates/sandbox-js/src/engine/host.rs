@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use rquickjs::function::Rest;
-use rquickjs::{Array, Ctx, Exception, Function, Object, Value};
+use rquickjs::{Array, Ctx, Function, Object, Value};
 
 use super::guard::{Guard, Stop};
 use super::realm::{Realm, Settle};
@@ -136,8 +136,7 @@ fn call<'js>(
     let (promise, resolve, reject) = ctx.promise()?;
     // Input problems reject the promise too, so that `.catch` works in all modes alike (collect-semantics section 10).
     let refuse = |message: String| {
-        let _pending = Exception::throw_type(ctx, &message);
-        reject.call::<_, ()>((ctx.catch(),))
+        reject.call::<_, ()>((realm.type_error(&message)?,))
     };
     let name = function.name();
     let input = match arguments {
@@ -161,8 +160,7 @@ fn call<'js>(
         refuse(format!("the input of {name} does not fit: {bad}"))?;
         return Ok(promise.into_value());
     }
-    let here = ffi::error_here(ctx);
-    let at = thrown::first_frame(&realm.stack(&here));
+    let at = thrown::first_frame(&realm.stack(&realm.type_error("")?));
     let seq = {
         let mut world = host.world();
         world.seq += 1;

@@ -324,6 +324,7 @@
     isSmall: (value) => value < limit && value > -limit,
     datePrototype: proto,
     stackOf,
+    TypeError: NativeTypeError,
     lock,
   };
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use rquickjs::function::Constructor;
 use rquickjs::{Ctx, Function, Object, Promise, Value};
 
 use super::ffi;
@@ -22,6 +23,7 @@ pub(crate) struct Realm<'js> {
     date: Function<'js>,
     small: Function<'js>,
     stack: Function<'js>,
+    type_error: Constructor<'js>,
 }
 
 #[derive(Default)]
@@ -85,6 +87,7 @@ impl<'js> Realm<'js> {
             date: helpers.get("dateText")?,
             small: helpers.get("isSmall")?,
             stack: helpers.get("stackOf")?,
+            type_error: helpers.get("TypeError")?,
         })
     }
 
@@ -105,6 +108,12 @@ impl<'js> Realm<'js> {
             fields.message,
             fields.stack,
         ))
+    }
+
+    /// A `TypeError` whose stack trace begins where the program is now. (An error that is thrown from here gets its trace
+    /// only when the program sees it, which is too late.)
+    pub(super) fn type_error(&self, message: &str) -> rquickjs::Result<Value<'js>> {
+        self.type_error.construct((message,))
     }
 
     /// The call whose failure or rejection an error object is, if we made it.

@@ -341,7 +341,7 @@ mod tests {
             ("class A { a = 1\n  private ['b'] = 2 }", "class A { a = 1\n  ;       ['b'] = 2 }"),
             (
                 "class A { declare x: 1; abstract y(): void; z(): void; z() {} }",
-                "class A { ;             ;                   ;         z() {} }",
+                "class A { ;             ;                   ;          z() {} }",
             ),
             ("abstract class A {}", "         class A {}"),
             ("try {} catch (e: unknown) {}", "try {} catch (e         ) {}"),

@@ -60,16 +60,6 @@ pub(super) fn throw_uncatchable(ctx: &Ctx<'_>) -> Error {
     Error::Exception
 }
 
-/// An error object with the engine's backtrace of this moment, without throwing it.
-pub(super) fn error_here<'js>(ctx: &Ctx<'js>) -> Value<'js> {
-    // SAFETY: the format is a NUL-terminated literal without placeholders. The thrown error is taken back at once, so no
-    // exception stays pending.
-    unsafe {
-        qjs::JS_ThrowPlainError(ctx.as_raw().as_ptr(), c"here".as_ptr());
-    }
-    ctx.catch()
-}
-
 /// Compiles a script to bytecode. The context must have the `Eval` intrinsic.
 ///
 /// # Errors
