@@ -63,6 +63,13 @@
 //! | 22 | `host/decisions::a_full_host_takes_decisions` `host/catalog::features_are_those_that_this_host_has` |
 //! | 23 | `loopback::each_outcome_from_end_to_end` `encodings::foreign::node_reviews_a_call` `encodings::foreign::python_reviews_a_call` |
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "all of this is tests; clippy knows that only of a folder `tests` inside a package"
+)]
+
 mod contract;
 mod crowd;
 mod encodings;

@@ -9,10 +9,11 @@ use countersign_approval_core::ids::Subject;
 use countersign_approval_core::review::Decision;
 use countersign_client::EventStream;
 use countersign_driver::ApprovalSettings;
+use countersign_host::Concurrency;
 use tokio::sync::mpsc;
 
 use crate::support::{
-    ANN, ARGUMENTS, BOB, ROOMY, World, answer, model, question, rest, reviewed, tasks_fall_to, word,
+    ANN, ARGUMENTS, BOB, ROOMY, World, answer, model, plain, question, rest, reviewed, tasks_fall_to, word,
 };
 
 /// What the sink does with the records of the subjects that it holds.
@@ -64,12 +65,15 @@ impl AuditSink for Holding {
 }
 
 /// A world whose sink holds Ann's records of this type.
-fn holding(kind: &'static str) -> (World, Arc<Holding>, mpsc::UnboundedReceiver<()>) {
+fn holding(
+    kind: &'static str,
+    concurrency: Concurrency,
+) -> (World, Arc<Holding>, mpsc::UnboundedReceiver<()>) {
     let (entered, entering) = mpsc::unbounded_channel();
     let (state, changed) = (Mutex::new(LetGo::NotYet), Condvar::new());
     let sink = Arc::new(Holding { kind, held: Subject::parse("ann").unwrap(), entered, state, changed });
     let shown: Arc<dyn AuditSink> = sink.clone();
-    let world = World::with(model(ARGUMENTS), ROOMY, |builder, settings| {
+    let world = World::with(model(ARGUMENTS), concurrency, |builder, settings| {
         builder.approvals(ApprovalSettings { sink: Some(shown), ..settings })
     });
     (world, sink, entering)
@@ -91,7 +95,7 @@ async fn a_decision_waits_for_its_record() {
         (LetGo::Accepted, "approved", "run.completed", 2),
         (LetGo::Refused, "APPROVAL_AUDIT_FAILED", "run.failed APPROVAL_AUDIT_FAILED", 1),
     ] {
-        let (world, sink, mut entering) = holding("resolved");
+        let (world, sink, mut entering) = holding("resolved", ROOMY);
         let (mut events, approval) = world.waiting(ANN).await;
         let (client, decision) = (world.client(ANN), DecisionRequest::of(&approval, Decision::Approve));
         let deciding = {
@@ -114,7 +118,7 @@ async fn a_decision_waits_for_its_record() {
 // Law 2: nobody is asked before the question is recorded.
 #[tokio::test]
 async fn a_question_waits_for_its_record() {
-    let (world, sink, mut entering) = holding("requested");
+    let (world, sink, mut entering) = holding("requested", ROOMY);
     let mut events = world.client(ANN).stream(&reviewed("write")).await.unwrap();
     let asked = tokio::spawn(async move {
         let (seen, approval) = question(&mut events).await;
@@ -133,7 +137,7 @@ async fn a_question_waits_for_its_record() {
 // Design 4: `execution.started` is accepted before the tool is called. A client who goes meanwhile stops the call.
 #[tokio::test]
 async fn an_execution_waits_for_its_record() {
-    let (world, sink, mut entering) = holding("started");
+    let (world, sink, mut entering) = holding("started", Concurrency { total: 10, per_subject: 1 });
     let (mut events, approval) = world.waiting(ANN).await;
     assert_eq!(world.decide(ANN, &approval, Decision::Approve).await, "approved");
     assert_eq!(word(&events.next().await.unwrap().unwrap()), "approval.resolved approved");
@@ -144,7 +148,14 @@ async fn an_execution_waits_for_its_record() {
     assert_eq!(world.effects.len(), 1, "Bob's only");
     reading.abort();
     assert!(reading.await.unwrap_err().is_cancelled());
-    tasks_fall_to(1).await;
+    // Her one slot is free as soon as the host has noticed that she is gone.
+    let again = async {
+        while let Err(busy) = world.client(ANN).stream(&plain("quick")).await {
+            assert_eq!(busy.code().unwrap().as_str(), "BUSY");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), again).await.unwrap();
     sink.let_go(LetGo::Accepted);
     tasks_fall_to(0).await;
     assert_eq!(world.effects.len(), 1, "the run had ended before the tool was called");
@@ -153,7 +164,7 @@ async fn an_execution_waits_for_its_record() {
 // R7, law 5: twenty decisions that hang do not hold a twenty-first run, and the host can be closed when they end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_slow_decisions_hold_nobody_else() {
-    let (world, sink, mut entering) = holding("resolved");
+    let (world, sink, mut entering) = holding("resolved", ROOMY);
     let mut open: Vec<(EventStream, tokio::task::JoinHandle<String>)> = Vec::new();
     for _ in 0..20 {
         let (events, approval) = world.waiting(ANN).await;

@@ -381,7 +381,12 @@ impl Run {
 
 /// Contract 5.4: what a run says that ends while a tool's outcome is open.
 fn uncertain(error: ErrorInfo) -> ErrorInfo {
-    if [Code::IDLE_TIMEOUT, Code::CANCELLED, Code::APPROVAL_AUDIT_FAILED].contains(&error.code) {
+    if error.code == Code::APPROVAL_AUDIT_FAILED {
+        // The code's own words say that nothing was done, which is true only before a call (law 8).
+        error
+            .with_message("The tool was called, and the record of how it ended was not accepted.")
+            .uncertain()
+    } else if [Code::IDLE_TIMEOUT, Code::CANCELLED].contains(&error.code) {
         error.uncertain()
     } else {
         ErrorInfo::new(Code::TOOL_OUTCOME_UNCERTAIN).uncertain()

@@ -73,13 +73,16 @@ fn noting_tool(journal: &Journal, dice: Dice) -> Arc<dyn Tool> {
     })
 }
 
+/// A question, and the subject of its run.
+type Shown = (Arc<ApprovalRequest>, &'static str);
+
 /// What all parts of a history share.
 #[derive(Clone)]
 struct Stage {
     service: Service,
     journal: Journal,
-    /// Every approval that was shown to somebody, with its subject.
-    shown: Arc<Mutex<Vec<(Arc<ApprovalRequest>, &'static str)>>>,
+    /// Every question that was shown to somebody.
+    shown: Arc<Mutex<Vec<Shown>>>,
     attempts: Arc<Mutex<usize>>,
 }
 

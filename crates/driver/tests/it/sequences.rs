@@ -11,6 +11,7 @@ use countersign_approval_core::review::{Decision, IdlePolicy};
 use countersign_approval_core::snapshot::ToolCall;
 use countersign_driver::{ApprovalSettings, Approve, ApproveContext, Permission};
 use countersign_protocol::code::ErrorInfo;
+use countersign_protocol::event::EventBody;
 use countersign_protocol::request::{Approvals, RunRequest};
 use countersign_testkit::{Answer, RecordingSink};
 
@@ -235,6 +236,9 @@ async fn audit_fails_on_execution() {
         &words(&events),
         &["approval.requested", "approval.resolved approved", "run.failed APPROVAL_AUDIT_FAILED uncertain"],
     );
+    // Law 8: the tool was called, so nobody may be told that nothing was done.
+    let Some(EventBody::RunFailed { error }) = events.last().map(|event| &event.body) else { panic!() };
+    assert!(error.message.contains("was called"), "{}", error.message);
     assert_eq!(bench.effects().len(), 1);
 }
 
@@ -266,7 +270,7 @@ async fn two_gated_calls_first_approved_second_denied() {
     bench.decide(&first, Decision::Approve).await.unwrap();
     let mut events = Vec::new();
     while let Some(event) = stream.next().await {
-        if let countersign_protocol::event::EventBody::ApprovalRequested { approval, .. } = &event.body {
+        if let EventBody::ApprovalRequested { approval, .. } = &event.body {
             // Scenarios A11 and D7: the old id stays dead, only the new one decides.
             assert_eq!(
                 bench.decide(&first, Decision::Approve).await.unwrap_err().code(),

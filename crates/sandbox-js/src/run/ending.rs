@@ -167,7 +167,7 @@ impl Run {
 
     fn unknown(&self, root: &str, meant: &str, position: Option<Position>) -> Verdict {
         let nearest = names::nearest(meant, self.options.functions.iter().map(|function| function.name()));
-        let called = if root == meant { root.to_owned() } else { format!("{root}…{meant}") };
+        let called = if root == meant { root.to_owned() } else { format!("{root}.{meant}") };
         let advice = match nearest.as_slice() {
             [] => "no function has a similar name".to_owned(),
             names => format!("did you mean {}?", names.join(", ")),

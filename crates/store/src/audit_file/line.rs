@@ -10,8 +10,8 @@ use super::head::{Head, LineHash, number};
 use crate::Error;
 use crate::error::Why;
 
-/// The most bytes that a line has, its newline not counted. A reviewed call has at most 128,000 bytes in
-/// canonical form (design 3); its own spelling may be six times as long and more, so this leaves room.
+/// The most bytes that a line has, its newline not counted. The arguments of a reviewed call have at most 768,000 bytes
+/// as they are spelled, so this leaves room.
 pub const MAX_LINE_BYTES: usize = 4 << 20;
 
 /// Appends the line after `head`, with its newline, and moves the head on. An error changes nothing.

@@ -1,6 +1,8 @@
 //! The real file: its lock, its mode, and what stands beside it.
 
 use std::fs;
+#[cfg(unix)]
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
@@ -44,6 +46,31 @@ fn only_the_owner_may_read() {
     for file in [&path, &aside] {
         use std::os::unix::fs::PermissionsExt as _;
         assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+// Law 2: a record that stands where nobody looks is not recorded, as after a rotation by rename.
+#[cfg(unix)]
+#[test]
+fn a_file_that_was_moved_away_accepts_nothing() {
+    let moves: [fn(&Path); 3] = [
+        |path| fs::remove_file(path).unwrap(),
+        |path| fs::rename(path, path.with_extension("1")).unwrap(),
+        |path| {
+            fs::rename(path, path.with_extension("1")).unwrap();
+            fs::write(path, "").unwrap();
+        },
+    ];
+    for replace in moves {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        let (audit, _) = open_path(&path).unwrap();
+        audit.record(&tagged("1")).unwrap();
+        replace(&path);
+        assert!(audit.record(&tagged("2")).is_err());
+        assert!(audit.record(&tagged("3")).is_err());
+        drop(audit);
+        open_path(&path).unwrap().0.record(&tagged("4")).unwrap();
     }
 }
 
