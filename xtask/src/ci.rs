@@ -19,6 +19,7 @@ pub(crate) enum Step {
     Fmt,
     Clippy,
     Test,
+    Histories,
     Doc,
     Features,
     Tidy,
@@ -39,6 +40,13 @@ pub(crate) fn run(steps: &[Step]) -> Result<()> {
     // A snapshot that differs is a failure here, never a new file.
     sh.set_var("INSTA_UPDATE", "no");
     in_order(steps, |step| one(&sh, step))
+}
+
+/// The histories alone, for as long as one likes.
+pub(crate) fn histories_of(seconds: u32) -> Result<()> {
+    let sh = Shell::new()?;
+    sh.change_dir(tree::root()?);
+    histories(&sh, seconds)
 }
 
 fn in_order(steps: &[Step], mut one: impl FnMut(Step) -> Result<()>) -> Result<()> {
@@ -71,6 +79,7 @@ fn one(sh: &Shell, step: Step) -> Result<()> {
             outside(cmd!(sh, "cargo clippy --workspace --all-targets --locked -- -D warnings")).run()?
         }
         Step::Test => outside(cmd!(sh, "cargo test --workspace --locked")).run()?,
+        Step::Histories => histories(sh, CI_SECONDS)?,
         Step::Doc => {
             outside(cmd!(sh, "cargo doc --workspace --no-deps --locked"))
                 .env("RUSTDOCFLAGS", "-D warnings")
@@ -81,6 +90,28 @@ fn one(sh: &Shell, step: Step) -> Result<()> {
         Step::Vectors => vectors(sh)?,
         Step::Examples => examples(sh, &Metadata::read(sh)?)?,
         Step::Docs => docs::run(sh)?,
+    }
+    Ok(())
+}
+
+/// How long each suite of random histories runs in CI.
+const CI_SECONDS: u32 = 20;
+
+/// The packages that have one.
+const SUITES: [&str; 4] =
+    ["countersign-approval-core", "countersign-store", "countersign-driver", "countersign-tests"];
+
+/// Seeded random histories, each suite for so many seconds. They print their seed and how many they tried.
+fn histories(sh: &Shell, seconds: u32) -> Result<()> {
+    let seconds = seconds.to_string();
+    for package in SUITES {
+        outside(cmd!(
+            sh,
+            "cargo test --locked -p {package} --test it histories -- --nocapture --test-threads 1"
+        ))
+        .env("COUNTERSIGN_SECONDS", &seconds)
+        .run()
+        .with_context(|| format!("histories of {package}"))?;
     }
     Ok(())
 }

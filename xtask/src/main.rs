@@ -42,6 +42,12 @@ enum Command {
     Clippy,
     /// All tests of the workspace
     Test,
+    /// Seeded random histories of the core, the audit file, the driver and the whole stack
+    Histories {
+        /// How long each suite runs; CI takes 20
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+    },
     /// The API documentation builds without a warning
     Doc,
     /// Each crate alone: default features off, each feature, all
@@ -82,6 +88,7 @@ fn run(command: Command) -> Result<()> {
         Command::Ci { skip } => return ci::run(&ci::all_but(&skip)),
         Command::Bench { args } => return bench::run(&args),
         Command::RealModel { command } => return real_model::run(command),
+        Command::Histories { seconds } => return ci::histories_of(seconds),
         Command::Fmt => Step::Fmt,
         Command::Clippy => Step::Clippy,
         Command::Test => Step::Test,

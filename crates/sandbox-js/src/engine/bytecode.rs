@@ -61,7 +61,8 @@ fn compile_as(source: &str, file: &str, line: i32, stack: usize) -> Result<Bytec
             let error = ctx.catch();
             let message = inspect::data_text(&ctx, &error, c"message");
             // No code but the engine's own has run in this context.
-            let stack = error.as_object().and_then(|error| error.get::<_, String>("stack").ok()).unwrap_or_default();
+            let stack =
+                error.as_object().and_then(|error| error.get::<_, String>("stack").ok()).unwrap_or_default();
             Err(NotCompiled {
                 message: message.unwrap_or_else(|| "the source could not be compiled".to_owned()),
                 at: super::thrown::first_frame(&stack),

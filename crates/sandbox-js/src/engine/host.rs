@@ -135,9 +135,7 @@ fn call<'js>(
     let Some(realm) = ctx.userdata::<Realm<'js>>() else { return Err(rquickjs::Error::Unknown) };
     let (promise, resolve, reject) = ctx.promise()?;
     // Input problems reject the promise too, so that `.catch` works in all modes alike (collect-semantics section 10).
-    let refuse = |message: String| {
-        reject.call::<_, ()>((realm.type_error(&message)?,))
-    };
+    let refuse = |message: String| reject.call::<_, ()>((realm.type_error(&message)?,));
     let name = function.name();
     let input = match arguments {
         [] => Ok(countersign_approval_core::json::Exact::empty_object()),

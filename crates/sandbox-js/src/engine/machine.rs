@@ -106,9 +106,7 @@ impl Machine {
         let host = Host { guard, world: Arc::new(Mutex::new(world)) };
         let prelude = bytecode::prelude().map_err(|refused| format!("prelude: {}", refused.message))?;
         ffi::install_guard(&runtime, &context, Arc::clone(&host.guard)).map_err(|error| error.to_string())?;
-        context.with(|ctx| {
-            furnish(&ctx, &host, &prelude, &names).map_err(|error| explain(&ctx, &error))
-        })?;
+        context.with(|ctx| furnish(&ctx, &host, &prelude, &names).map_err(|error| explain(&ctx, &error)))?;
         runtime.set_host_promise_rejection_tracker(Some(Box::new(|ctx, promise, reason, handled| {
             note_rejection(&ctx, promise, reason, handled);
         })));

@@ -118,7 +118,8 @@ fn parse(code: &str) -> Result<Parsed, Problem> {
 /// A stack that the parser and the walks of its tree cannot use up. Each level of nesting costs at least one character of
 /// punctuation or one word; closing brackets, commas and quotes open none.
 fn parser_stack(code: &str) -> usize {
-    let marks = code.bytes().filter(|byte| byte.is_ascii_punctuation() && !b")]};,'\"_$".contains(byte)).count();
+    let marks =
+        code.bytes().filter(|byte| byte.is_ascii_punctuation() && !b")]};,'\"_$".contains(byte)).count();
     let words = code.split_ascii_whitespace().count();
     STACK_BASE + (marks + words).saturating_mul(STACK_PER_LEVEL)
 }

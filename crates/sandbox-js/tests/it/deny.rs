@@ -1,21 +1,127 @@
-//! Mode `deny` (collect-semantics section 10).
+//! Mode `deny`, and `ApprovalRejected` in all modes alike (collect-semantics section 10).
 
-use crate::harness::{rows, run, summary};
+use countersign_sandbox_js::{Ending, Rejection};
+
+use crate::harness::{Log, SANDBOX, failed, options, rows, run, summary, value};
+
+// Law 1: nothing marked runs by omission. The rejection is typed, has its place, and is in the report.
+#[tokio::test]
+async fn a_marked_call_is_rejected_without_running() {
+    let log = Log::default();
+    let outcome = SANDBOX.run(options("const a = 1;\n  await del({ path: '/a' });", &log)).await.unwrap();
+    assert!(log.all().is_empty());
+    assert_eq!(rows(&outcome), ["1 del rejected"]);
+    let failed = failed(outcome);
+    assert_eq!(
+        failed.ending,
+        Ending::ApprovalRejected {
+            call_id: failed.report[0].call_id.clone(),
+            seq: 1,
+            function: "del".to_owned(),
+            reason: Rejection::Denied,
+        }
+    );
+    assert_eq!(
+        failed.to_string(),
+        r#"ApprovalRejected: call #1 to "del" was not approved (line 2, column 9)"#
+    );
+    assert_eq!(failed.report[0].position, failed.position);
+}
 
 #[tokio::test]
-async fn smoke() {
-    for code in ["return new Error('x').stack", "return JSON.stringify(Object.getOwnPropertyDescriptor(new Error('x'),'stack'))+'|'+JSON.stringify(Object.getOwnPropertyDescriptor(Error.prototype,'stack'))",
-    "try {\n /*é*/ undefinedname() } catch (e) { return e.stack }", "function ff(){ throw new Error('é😀') }\n const s='é😀'; try { ff() } catch (e) { return e.stack }",
-    "try { await del(1) } catch (e) { return [e.stack, e.name, JSON.stringify(e), e instanceof ApprovalRejected, e instanceof Error, String(e)] }",
-    "try { null.x } catch (e) { return e.stack }",  "return Object.getOwnPropertyNames(globalThis)"] {
-        let outcome = run(code).await;
-        eprintln!("{code:60} => {} {:?} {:?}", summary(&outcome), rows(&outcome), outcome.console().lines().collect::<Vec<_>>());
+async fn the_error_is_an_ordinary_value_of_the_program() {
+    let code = "
+        try { await del({ p: 1 }) } catch (e) {
+            return [e instanceof ApprovalRejected, e instanceof Error, e.name, e.message, JSON.parse(JSON.stringify(e)),
+                Object.keys(e), String(e), typeof e.stack, Object.getPrototypeOf(e) === ApprovalRejected.prototype]
+        }";
+    let id = "00000000-0000-4000-8000-000000000001-1";
+    let message = r#"call #1 to \"del\" was not approved"#;
+    assert_eq!(
+        value(code).await,
+        format!(
+            r#"[true,true,"ApprovalRejected","{message}",{{"fn":"del","seq":1,"callId":"{id}","reason":"denied"}},["fn","seq","callId","reason"],"ApprovalRejected: {message}","string",true]"#
+        )
+    );
+}
+
+// A rejected promise, never a synchronous throw, so that `.catch` works and the order is the same in all modes.
+#[tokio::test]
+async fn a_rejection_is_asynchronous() {
+    let code = "
+        const order = [];
+        let p;
+        try { p = del({}); order.push('returned') } catch { order.push('threw') }
+        const q = p.catch(() => order.push('caught'));
+        order.push('before');
+        await q;
+        return order";
+    assert_eq!(value(code).await, r#"["returned","before","caught"]"#);
+}
+
+// The kind of an ending comes from us, not from what the program calls its errors.
+#[tokio::test]
+async fn a_look_alike_is_the_programs_own_error() {
+    for (code, kind) in [
+        ("throw Object.assign(new Error('x'), { name: 'ApprovalRejected', fn: 'del', seq: 1 })", "Thrown"),
+        ("throw new ApprovalRejected('x')", "Thrown"),
+        ("try { await del({}) } catch (e) { throw new Error('wrapped', { cause: e }) }", "Thrown"),
+        ("try { await del({}) } catch (e) { throw Object.create(e) }", "Thrown"),
+        ("try { await del({}) } catch (e) { e.name = 'Error'; throw e }", "ApprovalRejected"),
+        ("throw { name: 'LimitExceeded' }", "Thrown"),
+    ] {
+        assert_eq!(failed(run(code).await).ending.kind(), kind, "{code}");
     }
 }
+
 #[tokio::test]
-async fn smoke2() {
-    for code in ["await del({})", "\n  foo({a:1})", "x.y", "/*é😀*/ tools.deleteFile({})", "throw new Error('x')", "let a = 1;\nlet b = ;", "return [\n1,,", "\n\n'use strict'; with (a) {}", "await fail({a:1})", "const f = () => read(1, 2);\nawait f()", "try { await fail(1) } catch (e) { throw new Error('w', {cause: e}) }","let x; {{ let x; \n let x; }}", "await Promise.all([\n read(1),\n  del(2)])", "return await (async () => { throw 5 })()", "del(1); return 5", "function a() { b() }\nfunction b() { return a() }\na()", "let a, a","for (const x of 5) {}", "const f = 1;\nf()", "break"] {
-        let outcome = run(code).await;
-        eprintln!("{code:60} => {} {:?} {:?}", summary(&outcome), rows(&outcome), outcome.report().iter().map(|r| r.position).collect::<Vec<_>>());
-    }
+async fn causes_are_reported() {
+    let code = "try { await del({}) } catch (e) { throw new Error('wrapped', { cause: e }) }";
+    let Ending::Thrown { name, call_id, causes } = failed(run(code).await).ending else {
+        panic!("not thrown")
+    };
+    assert_eq!((name.as_str(), call_id), ("Error", None));
+    assert_eq!(causes, [r#"ApprovalRejected: call #1 to "del" was not approved"#]);
+}
+
+// A floating call counts: it is a row, and an unhandled rejection ends the run (collect-semantics section 6).
+#[tokio::test]
+async fn an_unhandled_rejection_ends_the_run() {
+    assert_eq!(
+        summary(&run("del({}); return 1").await),
+        r#"ApprovalRejected: call #1 to "del" was not approved (line 1, column 1)"#
+    );
+    assert_eq!(summary(&run("del({}).catch(() => {}); return 1").await), "completed 1");
+    assert_eq!(
+        summary(&run("Promise.reject(new Error('x')); return 1").await),
+        "Thrown: Error: x (line 1, column 20)"
+    );
+    let handled_later = "const p = Promise.reject(1); await read({}); await p.catch(() => {}); return 2";
+    assert_eq!(summary(&run(handled_later).await), "completed 2");
+}
+
+// Unmarked calls may overlap in `deny` (collect-semantics R6.1); the loop goes on after a caught rejection.
+#[tokio::test]
+async fn the_program_goes_on_after_a_caught_rejection() {
+    let log = Log::default();
+    let code = "
+        const done = [];
+        for (const id of [1, 2, 3]) {
+            try { await del({ id }) } catch (e) { done.push((await read({ id: e.seq })).id) }
+        }
+        return done";
+    let outcome = SANDBOX.run(options(code, &log)).await.unwrap();
+    assert_eq!(summary(&outcome), "completed [1,3,5]");
+    assert_eq!(log.all(), [r#"read {"id":1}"#, r#"read {"id":3}"#, r#"read {"id":5}"#]);
+    assert_eq!(
+        rows(&outcome),
+        [
+            "1 del rejected",
+            "2 read executed",
+            "3 del rejected",
+            "4 read executed",
+            "5 del rejected",
+            "6 read executed"
+        ]
+    );
 }

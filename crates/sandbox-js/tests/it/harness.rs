@@ -4,8 +4,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, SystemTime};
 
 use countersign_sandbox_js::{
-    Answer, Approval, ApprovalRequest, Completed, Config, Failed, Function, FunctionError, Limits, Origin, Output, RunId,
-    RunOptions, RunOutcome, Sandbox,
+    Answer, Approval, ApprovalRequest, Completed, Config, Failed, Function, FunctionError, Limits, Origin,
+    Output, RunId, RunOptions, RunOutcome, Sandbox,
 };
 
 /// One pool of threads for all tests: they compute little.
@@ -131,7 +131,11 @@ pub(crate) fn summary(outcome: &RunOutcome) -> String {
 
 /// `seq fn state` of each row.
 pub(crate) fn rows(outcome: &RunOutcome) -> Vec<String> {
-    outcome.report().iter().map(|row| format!("{} {} {}", row.seq, row.function, row.state.as_str())).collect()
+    outcome
+        .report()
+        .iter()
+        .map(|row| format!("{} {} {}", row.seq, row.function, row.state.as_str()))
+        .collect()
 }
 
 /// The value of a program as JSON text, or the summary of its failure.

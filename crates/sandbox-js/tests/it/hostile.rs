@@ -37,7 +37,10 @@ const TABLE: &[(&[Ends], &str)] = &[
     (&[COMPUTE], "await { get then() { while (true) {} } }"),
     (&[COMPUTE], "await { then() { while (true) {} } }"),
     (&[COMPUTE], "await Promise.resolve().then(() => { while (true) {} })"),
-    (&[COMPUTE], "for (const x of { [Symbol.iterator]: () => ({ next: () => ({ value: 1 }), return() { while (true) {} } }) }) break"),
+    (
+        &[COMPUTE],
+        "for (const x of { [Symbol.iterator]: () => ({ next: () => ({ value: 1 }), return() { while (true) {} } }) }) break",
+    ),
     (&[COMPUTE], "for await (const x of (async function* () { while (true) yield 1 })()) {}"),
     (&[COMPUTE], "class A { static { while (true) {} } }"),
     (&[COMPUTE], "'aaa'.replace(/a/g, () => { while (true) {} })"),
@@ -52,7 +55,10 @@ const TABLE: &[(&[Ends], &str)] = &[
     (&[COMPUTE], "for (;;) console.log('x')"),
     // Jobs without end.
     (&[COMPUTE], "while (true) await null"),
-    (&[COMPUTE, MEMORY], "const f = () => { queueMicrotask(f); queueMicrotask(f) }; f(); await new Promise(() => {})"),
+    (
+        &[COMPUTE, MEMORY],
+        "const f = () => { queueMicrotask(f); queueMicrotask(f) }; f(); await new Promise(() => {})",
+    ),
     (&[COMPUTE, MEMORY], "const f = () => Promise.resolve().then(f); await f()"),
     (&[COMPUTE, MEMORY], "let p = Promise.resolve(); for (;;) p = p.then(() => {})"),
     // Where the engine swallows an uncatchable error (W14).
@@ -61,9 +67,18 @@ const TABLE: &[(&[Ends], &str)] = &[
     (&[COMPUTE], "Promise.try(() => { while (true) {} }); await read({})"),
     (&[COMPUTE], "await Promise.resolve({ get then() { while (true) {} } }).catch(() => read({}))"),
     (&[COMPUTE], "try { await { then(r) { while (true) {} } } } catch { await read({}) }"),
-    (&[COMPUTE], "try { await Promise.all({ [Symbol.iterator]() { while (true) {} } }) } catch { await read({}) }"),
-    (&[COMPUTE], "try { Array.from({ [Symbol.iterator]: () => ({ next() { throw 1 }, return() { while (true) {} } }) }) } catch {} while (true) {}"),
-    (&[COMPUTE], "{ using a = { [Symbol.dispose]() { while (true) {} } }; using b = { [Symbol.dispose]() { while (true) {} } } } await read({})"),
+    (
+        &[COMPUTE],
+        "try { await Promise.all({ [Symbol.iterator]() { while (true) {} } }) } catch { await read({}) }",
+    ),
+    (
+        &[COMPUTE],
+        "try { Array.from({ [Symbol.iterator]: () => ({ next() { throw 1 }, return() { while (true) {} } }) }) } catch {} while (true) {}",
+    ),
+    (
+        &[COMPUTE],
+        "{ using a = { [Symbol.dispose]() { while (true) {} } }; using b = { [Symbol.dispose]() { while (true) {} } } } await read({})",
+    ),
     (&[COMPUTE], "Error.prepareStackTrace = () => { while (true) {} }; for (;;) new Error('x').stack"),
     // Regular expressions.
     (&[COMPUTE], "/(a+)+$/.test('a'.repeat(40) + 'b')"),
@@ -81,7 +96,10 @@ const TABLE: &[(&[Ends], &str)] = &[
     (&[STACK, THROWN], "let a = []; for (let i = 0; i < 100000; i++) a = [a]; a.flat(Infinity)"),
     (&[STACK, THROWN], "JSON.parse('['.repeat(200000))"),
     (&[Fine], "let a = []; for (let i = 0; i < 100000; i++) a = [a]; a = null"),
-    (&[Fine, STACK, MEMORY], "let f = () => 1; for (let i = 0; i < 100000; i++) f = f.bind(null); try { f() } catch {}"),
+    (
+        &[Fine, STACK, MEMORY],
+        "let f = () => 1; for (let i = 0; i < 100000; i++) f = f.bind(null); try { f() } catch {}",
+    ),
     (&[Fine], "let a = null; for (let i = 0; i < 100000; i++) a = { a }; console.log(a)"),
     (&[Fine], "const f = () => { try { f() } catch { return 1 } }; f()"),
     // Memory (W42).
@@ -91,9 +109,15 @@ const TABLE: &[(&[Ends], &str)] = &[
     (&[MEMORY, COMPUTE], "const m = new Map(); for (let i = 0; ; i++) m.set(i, i)"),
     (&[MEMORY], "const o = {}; for (let i = 0; ; i++) o['k' + i] = i"),
     (&[MEMORY], "const a = []; while (true) a.push(Symbol())"),
-    (&[MEMORY], "const a = []; while (true) { try { a.push('x'.repeat(10000) + a.length) } catch { await read({}) } }"),
+    (
+        &[MEMORY],
+        "const a = []; while (true) { try { a.push('x'.repeat(10000) + a.length) } catch { await read({}) } }",
+    ),
     (&[MEMORY], "try { const a = []; while (true) a.push(new Uint8Array(100000)) } catch { await del({}) }"),
-    (&[MEMORY], "try { const a = []; while (true) a.push(a.map(x => x)) } catch (e) { if (e === null) await del({}) } finally { await read({}) }"),
+    (
+        &[MEMORY],
+        "try { const a = []; while (true) a.push(a.map(x => x)) } catch (e) { if (e === null) await del({}) } finally { await read({}) }",
+    ),
     (&[MEMORY, THROWN], "new ArrayBuffer(2 ** 32)"),
     (&[MEMORY, THROWN], "new Uint8Array(2 ** 31)"),
     (&[MEMORY, THROWN], "new ArrayBuffer(8, { maxByteLength: 2 ** 40 })"),
@@ -125,7 +149,10 @@ const TABLE: &[(&[Ends], &str)] = &[
     (&[THROWN], "Array.prototype.reverse.call({ get length() { return 2 ** 53 - 1 } })"),
     (&[THROWN], "Array.prototype.slice.call({ length: { valueOf() { return 2 ** 53 - 1 } } })"),
     (&[THROWN], "Array.prototype.splice.call(Object.create({ length: 2 ** 53 - 1 }), 0, 1)"),
-    (&[THROWN], "const a = []; [].concat({ get [Symbol.isConcatSpreadable]() { a.length = 2 ** 32 - 1; return false } }, a)"),
+    (
+        &[THROWN],
+        "const a = []; [].concat({ get [Symbol.isConcatSpreadable]() { a.length = 2 ** 32 - 1; return false } }, a)",
+    ),
     (&[THROWN], "String.raw({ raw: { length: 2 ** 53 - 1 } })"),
     (&[THROWN], "String.raw({ raw: { get length() { return 2 ** 53 - 1 } } })"),
     (&[THROWN], "const s = 'a'.repeat(5e6); s.indexOf('a'.repeat(2e6) + 'b')"),
@@ -174,9 +201,18 @@ const TABLE: &[(&[Ends], &str)] = &[
     (&[THROWN], "console.log = 1"),
     (&[THROWN], "ApprovalRejected.prototype.name = 'x'"),
     (&[Fine], "Object.prototype.then = undefined; await read({})"),
-    (&[Fine], "Array.prototype[Symbol.iterator] = null; Array.prototype.push = null; await read({}); console.log(1)"),
-    (&[Fine], "Promise.prototype.then = null; Reflect.apply = null; Function.prototype.call = null; console.log(new Date().toString())"),
-    (&[Fine], "Object.defineProperty(Object.prototype, 'value', { get() { throw 1 }, configurable: true }); await read({})"),
+    (
+        &[Fine],
+        "Array.prototype[Symbol.iterator] = null; Array.prototype.push = null; await read({}); console.log(1)",
+    ),
+    (
+        &[Fine],
+        "Promise.prototype.then = null; Reflect.apply = null; Function.prototype.call = null; console.log(new Date().toString())",
+    ),
+    (
+        &[Fine],
+        "Object.defineProperty(Object.prototype, 'value', { get() { throw 1 }, configurable: true }); await read({})",
+    ),
 ];
 
 // Sources that nest without end. The parser is recursive and must neither overflow nor take long.
@@ -299,13 +335,18 @@ async fn each_ends_as_it_should() {
         let began = std::time::Instant::now();
         let outcome = sandbox.run(options).await.unwrap();
         let took = began.elapsed();
-        if std::env::var("HOSTILE_SHOW").is_ok() { eprintln!("{took:?} {code} => {}", summary(&outcome)); }
+        if std::env::var("HOSTILE_SHOW").is_ok() {
+            eprintln!("{took:?} {code} => {}", summary(&outcome));
+        }
         let ended = ends(&outcome);
         let after_end = matches!(ended, Limit("compute" | "memory")) && !log.all().is_empty();
         if !expected.contains(&ended) || after_end || log.all().iter().any(|line| line.starts_with("del")) {
             wrong.push(format!("{code}\n    {} {:?} in {took:?}", summary(&outcome), log.all()));
         }
-        let next = sandbox.run(RunOptions { origin: origin(), ..RunOptions::new("return await read({ a: 1 })", functions(&log)) });
+        let next = sandbox.run(RunOptions {
+            origin: origin(),
+            ..RunOptions::new("return await read({ a: 1 })", functions(&log))
+        });
         assert_eq!(summary(&next.await.unwrap()), r#"completed {"a":1}"#, "after {code}");
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), TABLE.len(), wrong.join("\n"));

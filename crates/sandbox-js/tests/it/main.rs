@@ -1,7 +1,5 @@
 //! The sandbox through its public API. Each test names the law, the scenario or the rule that it serves.
 
-mod api;
-mod clocks;
 mod console;
 mod deny;
 mod determinism;

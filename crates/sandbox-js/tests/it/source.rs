@@ -1,1 +1,82 @@
-//! source
+//! Programs as agents write them: TypeScript, positions, what is not offered (design 5).
+
+use crate::harness::{run, summary, value};
+
+#[tokio::test]
+async fn typescript_runs() {
+    let code = r#"
+interface Row { id: number; name?: string }
+type Rows = Row[];
+const rows: Rows = [{ id: 1 }, { id: 2, name: 'b' }];
+class Box<T> implements Iterable<T> {
+    private items: T[] = [];
+    constructor(...items: T[]) { this.items = items; }
+    public *[Symbol.iterator](): Iterator<T> { yield* this.items }
+    get size(): number { return this.items.length as number }
+}
+function first<T>(this: void, list: readonly T[], fallback?: T): T | undefined { return list[0] ?? fallback }
+const later = async <T,>(value: T): Promise<T> => await (value as T);
+const wide = (row: Row): {
+    id: number
+} => ({ id: row.id })
+const echoed = await read({ id: rows[0]!.id } satisfies Row);
+let total!: number
+total = [...new Box<number>(1, 2, 3)].reduce((a: number, b) => a + b, 0) as number
+;[1].forEach((n: number) => { total += n })
+return { echoed, total, first: first<Row>(rows)!.id, later: await later(5), wide: wide(rows[1]), size: new Box(1).size }
+"#;
+    assert_eq!(
+        value(code).await,
+        r#"{"echoed":{"id":1},"total":7,"first":1,"later":5,"wide":{"id":2},"size":1}"#
+    );
+}
+
+// Lines and columns are those of the source as it was given, columns in UTF-16 units.
+#[tokio::test]
+async fn positions() {
+    for (code, expected) in [
+        ("throw new Error('x')", "Thrown: Error: x (line 1, column 11)"),
+        ("\n\n   null.x", "line 3, column 8)"),
+        ("const a: number = 1;\r\n/* \u{1f600} */ missing()", "(line 2, column 10)"),
+        ("const s = '\u{e9}\u{1f600}'; missing()", "(line 1, column 18)"),
+        ("await read({ a: 1 } as unknown as Record<string, number>); (null as any).x", "line 1, column 74)"),
+        ("let a = 1;\nlet b = ;", "(line 2, column 9)"),
+        ("return {", "(line 1, column 9)"),
+        ("for (;;", "(line 1, column 8)"),
+        ("f(9007199254740993)", "(line 1, column 3)"),
+        ("let x = 1;\nlet x = 2;", "(line 2, column 5)"),
+        ("await del({})", "(line 1, column 7)"),
+        ("await Promise.all([\n  read({}),\n  del({}),\n])", "(line 3, column 3)"),
+        ("const f = async () => {\n  await del({})\n}\nawait f()", "(line 2, column 9)"),
+        ("'use strict'\nundefined_name", "(line 2, column 1)"),
+        ("#!/usr/bin/env node\nmissing()", "(line 2, column 1)"),
+    ] {
+        let got = summary(&run(code).await);
+        assert!(got.ends_with(expected), "{code}\n{got}");
+    }
+}
+
+#[tokio::test]
+async fn the_programs_own_stack_traces_are_those_of_its_source() {
+    let code = "const f = () => { throw new Error('x') };\ntry { f() } catch (e) { return e.stack }";
+    assert_eq!(value(code).await, r#""    at f (program:1:28)\n    at <anonymous> (program:2:7)\n""#);
+}
+
+#[tokio::test]
+async fn programs_are_strict_functions_bodies() {
+    for (code, expected) in [
+        ("return 1", "1"),
+        ("if (true) return 'early'; return 'late'", "\"early\""),
+        ("undeclared = 1", "Thrown: ReferenceError: undeclared is not defined (line 1, column 1)"),
+        ("return typeof undeclared", "\"undefined\""),
+        ("// comment at the end", "null"),
+        ("/* <!-- */ return '-->' + `<!--` // -->", "\"--><!--\""),
+        ("let n = 3, s = ''; while (n --> 0) s += n; return s", "\"210\""),
+        ("const del = 1; return del", "1"),
+        ("return await (async function* () { yield 1 })().next()", r#"{"value":1,"done":false}"#),
+        ("{ using a = { [Symbol.dispose]() {} } } return 1", "1"),
+        ("return [1n + 2n === 3n, 0x1f, 1_000, 3.14159265358979323846]", "[true,31,1000,3.141592653589793]"),
+    ] {
+        assert_eq!(value(code).await, expected, "{code}");
+    }
+}

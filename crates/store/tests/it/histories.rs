@@ -1,7 +1,7 @@
 //! Seeded histories: records, faults, kills and power failures at any operation, then opening again
 //! (laws 2 and 8; I3, I7, R6).
 //!
-//! Each seed is one history. `COUNTERSIGN_SEED=n` repeats one; `COUNTERSIGN_SEED_SECONDS=s` says for how long new
+//! Each seed is one history. `COUNTERSIGN_SEED=n` repeats one; `COUNTERSIGN_SECONDS=s` says for how long new
 //! ones are tried (2 by default). The seed of a failing history is printed. In histories with threads it fixes
 //! the plan, but not which thread comes first.
 
@@ -32,7 +32,7 @@ fn run(history: impl Fn(u64)) {
     if let Some(seed) = number("COUNTERSIGN_SEED") {
         return history(seed);
     }
-    let limit = Duration::from_secs(number("COUNTERSIGN_SEED_SECONDS").unwrap_or(2));
+    let limit = Duration::from_secs(number("COUNTERSIGN_SECONDS").unwrap_or(2));
     let start = Instant::now();
     let first = u64::from(std::process::id()) << 32;
     let mut tried = 0;
