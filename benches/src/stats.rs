@@ -25,9 +25,12 @@ pub fn summary(mut samples: Vec<f64>) -> Summary {
     Summary { count: samples.len(), p50: at(0.5), p99: at(0.99), max: at(1.0) }
 }
 
-/// The middle of some figures; zero without any.
+/// The middle of some figures, between the two in the middle of an even number; zero without any.
 pub fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
-    summary(figures.into_iter().collect()).p50
+    let mut figures: Vec<f64> = figures.into_iter().collect();
+    figures.sort_by(f64::total_cmp);
+    let at = |index: usize| figures.get(index).copied().unwrap_or_default();
+    (at(figures.len() / 2) + at(figures.len().saturating_sub(1) / 2)) / 2.0
 }
 
 #[cfg(test)]
@@ -40,6 +43,6 @@ mod tests {
         assert_eq!((all.count, all.p50, all.p99, all.max), (100, 51.0, 100.0, 100.0));
         assert_eq!(summary(vec![7.0]), Summary { count: 1, p50: 7.0, p99: 7.0, max: 7.0 });
         assert_eq!(summary(Vec::new()).p50, 0.0);
-        assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
+        assert_eq!((median([3.0, 1.0, 2.0]), median([3.0, 1.0])), (2.0, 2.0));
     }
 }

@@ -89,9 +89,17 @@ fn options() -> Options {
     }
 }
 
-/// Writes each record as the file would and keeps the last of them, so that memory does not grow with decisions.
-#[derive(Default)]
+/// Writes each record as the file would and keeps the last of them. Its memory is there from the start, so that it is
+/// not taken for the runs'.
 struct InMemory(Mutex<Vec<u8>>);
+
+impl Default for InMemory {
+    fn default() -> Self {
+        let mut kept = vec![b' '; 2 * KEPT_BYTES];
+        kept.clear();
+        Self(Mutex::new(kept))
+    }
+}
 
 impl AuditSink for InMemory {
     fn record(&self, record: &AuditRecord) -> Result<(), BoxError> {

@@ -15,7 +15,6 @@ use countersign_protocol::code::{Code, ErrorInfo};
 use countersign_protocol::event::{EventBody, RunResult};
 use countersign_protocol::provider_info::ProviderInfo;
 use countersign_protocol::request::{Approvals, OnDeny, RunRequest, Unavailable};
-use tokio_util::sync::CancellationToken;
 
 use crate::approve::Approve;
 use crate::builder::{Builder, IdlePause, RunLimits};
@@ -23,6 +22,7 @@ use crate::provider::{Provider, ToolDefinition};
 use crate::reviews::Reviews;
 use crate::run::{self, Run};
 use crate::schema::InputSchema;
+use crate::scope::Scope;
 use crate::stream::{self, EventStream};
 use crate::tools::{Review, Tool};
 
@@ -78,7 +78,7 @@ impl Driver {
     pub fn stream(&self, request: RunRequest, principal: Principal) -> Result<EventStream, ErrorInfo> {
         let prepared = self.prepare(strict(&request)?)?;
         prepared.authorize(&principal.grants)?;
-        Ok(prepared.stream(principal, &CancellationToken::new()))
+        Ok(prepared.stream(principal, &Scope::default()))
     }
 
     /// Runs to the end and returns the result. Runs with interactive reviews must be streamed.
@@ -88,7 +88,7 @@ impl Driver {
     pub async fn run(&self, request: RunRequest, principal: Principal) -> Result<RunResult, ErrorInfo> {
         let prepared = self.prepare(strict(&request)?)?;
         prepared.authorize(&principal.grants)?;
-        prepared.run(principal, &CancellationToken::new()).await
+        prepared.run(principal, &Scope::default()).await
     }
 
     /// Takes a decision of an embedder, who vouches for the principal (contract 4.4).
@@ -171,14 +171,15 @@ impl Prepared {
         }
     }
 
-    /// Starts the run. It ends when `cancellation` fires or the stream is dropped.
-    pub fn stream(self, principal: Principal, cancellation: &CancellationToken) -> EventStream {
+    /// Starts the run. It is cancelled when its scope is, or when the stream is dropped.
+    pub fn stream(self, principal: Principal, scope: &Scope) -> EventStream {
         let Self { driver, provider, request } = self;
-        let cancellation = cancellation.child_token();
+        let cancellation = scope.cancellation.child_token();
         let (outlet, stream) = stream::channel(cancellation.clone());
         let run_id = RunId::new(driver.0.ids.uuid());
-        let run = Run::new(driver.0, provider, request, principal, run_id, outlet, cancellation);
-        tokio::spawn(run::drive(run));
+        let tasks = scope.tasks.clone();
+        let run = Run::new(driver.0, provider, request, principal, run_id, outlet, cancellation, tasks);
+        scope.tasks.spawn(run::drive(run));
         stream
     }
 
@@ -186,13 +187,9 @@ impl Prepared {
     ///
     /// # Errors
     /// `APPROVAL_STREAM_REQUIRED`, or the error of a run that failed or was cancelled.
-    pub async fn run(
-        self,
-        principal: Principal,
-        cancellation: &CancellationToken,
-    ) -> Result<RunResult, ErrorInfo> {
+    pub async fn run(self, principal: Principal, scope: &Scope) -> Result<RunResult, ErrorInfo> {
         self.check_buffered()?;
-        let mut events = self.stream(principal, cancellation);
+        let mut events = self.stream(principal, scope);
         while let Some(event) = events.next().await {
             match event.body {
                 EventBody::RunCompleted { result } => return Ok(*result),

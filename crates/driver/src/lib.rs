@@ -19,6 +19,7 @@ mod schema;
 #[cfg(not(feature = "schema"))]
 #[path = "schema_off.rs"]
 mod schema;
+mod scope;
 mod stream;
 pub mod system;
 mod tools;
@@ -28,6 +29,7 @@ mod usage;
 pub use approve::{Approve, ApproveContext, Permission};
 pub use builder::{ApprovalSettings, BuildError, Builder, IdlePause, RunLimits};
 pub use driver::{Driver, Prepared};
+pub use scope::Scope;
 pub use stream::EventStream;
 pub use tools::{
     Input, InvalidOutput, InvalidTool, MAX_OUTPUT_BYTES, Output, Review, Tool, ToolContext, ToolSpec, tool,

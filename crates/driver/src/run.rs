@@ -21,6 +21,7 @@ use countersign_protocol::event::{Event, EventBody, FinishReason, RunResult};
 use countersign_protocol::request::{Role, RunRequest};
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::batch;
 use crate::driver::{Parts, RegisteredTool, millis};
@@ -46,6 +47,8 @@ pub(crate) struct Run {
     outlet: Arc<Outlet>,
     /// Fires when the run is to end; tools see it.
     cancellation: CancellationToken,
+    /// Where the tasks of its tools are counted.
+    tasks: TaskTracker,
     sequence: u64,
     idle: IdleClock,
     /// Why the run was aborted, once it was (contract 5.5). The first reason stays.
@@ -92,6 +95,7 @@ pub(crate) async fn drive(mut run: Run) {
 }
 
 impl Run {
+    #[expect(clippy::too_many_arguments, reason = "each is one part of a run, given once")]
     pub(crate) fn new(
         parts: Arc<Parts>,
         provider: Arc<dyn Provider>,
@@ -100,6 +104,7 @@ impl Run {
         run_id: RunId,
         outlet: Outlet,
         cancellation: CancellationToken,
+        tasks: TaskTracker,
     ) -> Self {
         let now = parts.clock.now().monotonic;
         let idle = IdleClock::start(now, millis(request.idle_timeout_ms), parts.limits.idle_timeout);
@@ -111,6 +116,7 @@ impl Run {
             run_id,
             outlet: Arc::new(outlet),
             cancellation,
+            tasks,
             sequence: 0,
             idle,
             aborted: None,

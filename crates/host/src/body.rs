@@ -14,7 +14,6 @@ use futures_core::Stream;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::service::Shared;
 use crate::slots::Slot;
 use crate::wire::{PeerWatch, Signals};
 
@@ -71,41 +70,29 @@ impl Body for AnswerBody {
 
 /// The events of a run. Dropping it cancels the run and gives its slot back.
 pub(crate) struct EventBody {
-    /// Here until the drop takes it.
-    events: Option<EventStream>,
+    events: EventStream,
     /// The event that was awaited before the headers were sent.
     first: Option<Event>,
     ended: bool,
     heartbeat: Pin<Box<Sleep>>,
-    shared: Arc<Shared>,
     signals: Arc<Signals>,
     _watch: PeerWatch,
     _slot: Slot,
-}
-
-impl Drop for EventBody {
-    fn drop(&mut self) {
-        if let Some(events) = self.events.take().filter(|_| !self.ended) {
-            self.shared.abandon(events);
-        }
-    }
 }
 
 impl EventBody {
     pub(crate) fn new(
         first: Event,
         events: EventStream,
-        shared: Arc<Shared>,
         signals: Arc<Signals>,
         watch: PeerWatch,
         slot: Slot,
     ) -> Self {
         Self {
-            events: Some(events),
+            events,
             first: Some(first),
             ended: false,
             heartbeat: Box::pin(sleep_until(Instant::now() + HEARTBEAT)),
-            shared,
             signals,
             _watch: watch,
             _slot: slot,
@@ -122,10 +109,9 @@ impl EventBody {
             while self.poll_heartbeat(cx).is_ready() {}
             return Poll::Pending;
         }
-        let next = match (self.first.take(), &mut self.events) {
-            (Some(first), _) => Poll::Ready(Some(first)),
-            (None, Some(events)) => Pin::new(events).poll_next(cx),
-            (None, None) => Poll::Ready(None),
+        let next = match self.first.take() {
+            Some(first) => Poll::Ready(Some(first)),
+            None => Pin::new(&mut self.events).poll_next(cx),
         };
         match next {
             Poll::Ready(Some(event)) => {

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use countersign_driver::{Driver, EventStream};
+use countersign_driver::{Driver, Scope};
 use countersign_protocol::version::{ProtocolInfo, feature};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -38,8 +37,10 @@ pub(crate) struct Shared {
     pub(crate) slots: Slots,
     /// The answer to `GET /v1/protocol`: it never changes.
     pub(crate) protocol: Bytes,
-    /// New work is refused and runs are aborted. Parent of every run's token.
+    /// New work is refused and runs are aborted.
     pub(crate) closing: CancellationToken,
+    /// The runs that came over these connections; `closing` cancels them.
+    pub(crate) runs: Scope,
     /// Connections are dropped.
     pub(crate) stopped: CancellationToken,
     connections: TaskTracker,
@@ -60,13 +61,15 @@ impl Service {
         let tokens = Tokens::new(&options.tokens)?;
         let concurrency = options.concurrency.check()?;
         let protocol = protocol_info(&driver).map_err(|error| StartError::Text(error.to_string()))?;
+        let closing = CancellationToken::new();
         let shared = Shared {
             driver,
             tokens,
             origins: options.allowed_origins.clone(),
             slots: Slots::new(concurrency),
             protocol,
-            closing: CancellationToken::new(),
+            runs: Scope::new(closing.clone()),
+            closing,
             stopped: CancellationToken::new(),
             connections: TaskTracker::new(),
         };
@@ -83,8 +86,9 @@ impl Service {
     }
 
     /// Ends the service: new work is refused with `HOST_SHUTTING_DOWN`, every run is aborted, streams have two
-    /// seconds to write `run.cancelled`, then all connections are dropped. Returns when their handlers have ended and
-    /// the audit of their reviews is written. Calling it again waits for the same end.
+    /// seconds to write `run.cancelled`, then all connections are dropped. Returns when their runs have ended, the audit
+    /// of their reviews is written, and their tools have stopped (they have five seconds). Calling it again waits for
+    /// the same end.
     pub async fn close(&self) {
         self.shared.closing.cancel();
         self.shared.connections.close();
@@ -93,18 +97,7 @@ impl Service {
         }
         self.shared.stopped.cancel();
         self.shared.connections.wait().await;
-    }
-}
-
-impl Shared {
-    /// Gives up the events of a run that has not ended; that cancels it. Closing waits for its end, also if the client
-    /// left just before: what its audit has to say must be said before the process may go (law 5).
-    pub(crate) fn abandon(&self, mut events: EventStream) {
-        if let Ok(runtime) = Handle::try_current() {
-            events.cancel();
-            let ending = async move { while events.next().await.is_some() {} };
-            drop(self.connections.spawn_on(ending, &runtime));
-        }
+        self.shared.runs.finished().await;
     }
 }
 

@@ -6,13 +6,17 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 
 /// How much a peer may send ahead while its run is being answered. More than that is no client of this protocol, and
 /// reading no further would mean not to notice that it hangs up.
 const AHEAD_BYTES: usize = 16 * 1024;
+/// How long a peer may take nothing of an answer. The events of a run are not bound by it: their reader may be slow, and
+/// what such a run may cost is bounded by its slot (contract 1.8).
+const STALL: Duration = Duration::from_secs(30);
 
 /// What the connection and the answer on it tell each other. Both live in one task, so the atomics order nothing.
 #[derive(Debug, Default)]
@@ -81,12 +85,25 @@ impl Drop for PeerWatch {
 pub(crate) struct Wire<I> {
     io: I,
     ahead: Vec<u8>,
+    /// Runs while the peer takes nothing.
+    stall: Option<Pin<Box<Sleep>>>,
     signals: Arc<Signals>,
 }
 
 impl<I: AsyncRead + AsyncWrite + Unpin> Wire<I> {
     pub(crate) fn new(io: I, signals: Arc<Signals>) -> Self {
-        Self { io, ahead: Vec::new(), signals }
+        Self { io, ahead: Vec::new(), stall: None, signals }
+    }
+
+    /// Gives up a peer that takes nothing of an answer for too long.
+    fn patient<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() || self.signals.running.load(Relaxed) {
+            self.stall = None;
+            return written;
+        }
+        let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(STALL)));
+        ready!(stall.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer takes nothing of its answer")))
     }
 
     /// The connection itself, for what remains to be read of it.
@@ -141,7 +158,8 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<I> {
 impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<I> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.watch(cx)?;
-        Pin::new(&mut self.io).poll_write(cx, buf)
+        let written = Pin::new(&mut self.io).poll_write(cx, buf);
+        self.patient(cx, written)
     }
 
     fn poll_write_vectored(
@@ -150,7 +168,8 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<I> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.watch(cx)?;
-        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
+        self.patient(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -18,6 +18,11 @@ pub(crate) fn wall() -> SystemTime {
     SystemTime::now()
 }
 
+/// The moment after a while; `None` beyond the clock's range.
+pub(crate) fn after(duration: Duration) -> Option<Instant> {
+    Instant::now().checked_add(duration)
+}
+
 /// How long a run has used of its budget: it counts while something of ours is at work and stands still while only a
 /// person is (law 6).
 #[derive(Debug)]

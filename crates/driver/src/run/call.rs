@@ -235,7 +235,7 @@ impl Run {
         };
         let (tool, input, ended) =
             (Arc::clone(&tool.tool), Input(call.arguments.clone()), self.cancellation.clone());
-        let mut task = tokio::spawn(async move {
+        let mut task = self.tasks.spawn(async move {
             tokio::select! {
                 output = tool.execute(input, context) => output,
                 () = async { ended.cancelled().await; tokio::time::sleep(TOOL_GRACE).await } => {

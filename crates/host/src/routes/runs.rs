@@ -49,9 +49,9 @@ async fn stream(
     slot: Slot,
 ) -> Result<Answer, ErrorInfo> {
     let watch = signals.watch_peer();
-    let mut events = prepared.stream(caller(principal), &shared.closing);
+    let mut events = prepared.stream(caller(principal), &shared.runs);
     let first = events.next().await.ok_or_else(|| ErrorInfo::new(Code::INTERNAL_ERROR))?;
-    Ok(respond::events(EventBody::new(first, events, Arc::clone(shared), Arc::clone(signals), watch, slot)))
+    Ok(respond::events(EventBody::new(first, events, Arc::clone(signals), watch, slot)))
 }
 
 /// Answers with the result when it is there. Dropping this future, as a hang-up does, cancels the run.
@@ -64,7 +64,7 @@ async fn buffer(
 ) -> Result<Answer, ErrorInfo> {
     prepared.check_buffered()?;
     let _watch = signals.watch_peer();
-    let result = prepared.run(caller(principal), &shared.closing).await?;
+    let result = prepared.run(caller(principal), &shared.runs).await?;
     Ok(respond::ok(&result))
 }
 

@@ -277,3 +277,18 @@ async fn half_a_request_takes_no_slot_and_changes_no_review() {
     assert_eq!(run.rest().await.last().unwrap(), "run.completed");
     let _: Peer<_> = run;
 }
+
+// Law 9: a peer that takes nothing of its answer is dropped after thirty seconds; without a token, too.
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_takes_nothing_is_dropped() {
+    let fixture = Fixture::new();
+    let mut peer = fixture.connect_with_buffer(64);
+    let pipelined = [Ask::get("/health").bytes(), Ask::get("/health").bytes()].concat();
+    let (sent, start) = (peer.io.write_all(&pipelined).await, Instant::now());
+    assert!(sent.is_ok());
+    sleep(Duration::from_secs(29)).await;
+    assert!(peer.io.write_all(b"G").await.is_ok());
+    sleep(Duration::from_secs(2)).await;
+    assert!(peer.io.write_all(b"G").await.is_err());
+    assert!(start.elapsed() < Duration::from_secs(32));
+}

@@ -1,8 +1,12 @@
 //! Starting and ending a host (contract 6.3, design 4).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use countersign_host::{Options, StartError, serve};
+use countersign_driver::{Driver, ToolSpec, tool};
+use countersign_host::{Options, Service, StartError, Token, serve};
+use countersign_providers::{Scripted, ScriptedConfig};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
@@ -184,4 +188,55 @@ async fn dropping_the_host_revokes_what_waits() {
         }
     };
     timeout(Duration::from_secs(10), revoked).await.unwrap();
+}
+
+// Law 5: a client that hangs up right before the host closes leaves its review's end in the audit as well.
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_a_run_whose_client_has_just_left() {
+    let fixture = Fixture::new();
+    let (run, _) = fixture.waiting(ANN).await;
+    drop(run);
+    fixture.service.close().await;
+    assert_eq!(fixture.sink.kinds().last().unwrap(), "approval.resolved cancelled");
+    assert_eq!(fixture.driver.pending_approvals(), 0);
+}
+
+// Design 7: a tool that needs a moment to stop gets it before `close` returns, and not longer than five seconds.
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_tools_to_stop() {
+    for (needs, cleaned_up) in [(700, true), (60_000, false)] {
+        let cleaned = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&cleaned);
+        let spec = ToolSpec::new("lingers", "Lingers.", r#"{"type":"object"}"#).unwrap();
+        let lingers = tool(spec, move |_, context| {
+            let seen = Arc::clone(&seen);
+            async move {
+                context.cancellation.cancelled().await;
+                sleep(Duration::from_millis(needs)).await;
+                seen.store(true, Ordering::SeqCst);
+                Err("stopped".into())
+            }
+        });
+        let script = r#"{"id":"mock","kind":"scripted","models":["demo"],
+            "default":[{"calls":[{"id":"c","name":"lingers","arguments":{}}]}]}"#;
+        let script = Scripted::from_config(ScriptedConfig::parse(script).unwrap());
+        let driver = Driver::builder().provider(Arc::new(script)).tool(lingers).build().unwrap();
+        let token = Token { tools: vec!["lingers".into()], ..options().tokens.remove(0) };
+        let service = Service::new(driver, &Options { tokens: vec![token], ..options() }).unwrap();
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        tokio::spawn({
+            let service = service.clone();
+            async move { service.serve_connection(far).await }
+        });
+        let mut run = Peer::new(near);
+        let mut body = plain("any");
+        body["tools"] = json!(["lingers"]);
+        run.start(&run_ask(ANN, body)).await;
+        run.event_of("tool.called").await;
+        sleep(Duration::from_millis(10)).await;
+        let start = Instant::now();
+        service.close().await;
+        assert_eq!(cleaned.load(Ordering::SeqCst), cleaned_up);
+        assert!(start.elapsed() <= Duration::from_millis(7_010), "{:?}", start.elapsed());
+    }
 }

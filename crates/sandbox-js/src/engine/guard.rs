@@ -22,6 +22,9 @@ pub(crate) enum Stop {
 /// runs the engine, so relaxed order is enough.
 #[derive(Debug)]
 pub(crate) struct Guard {
+    /// Whether the program runs. Building its world is our work, and running out of memory there is what crashes the
+    /// engine, so nothing is refused before.
+    armed: AtomicBool,
     stopped: AtomicBool,
     reason: Mutex<Option<Stop>>,
     polls: AtomicU64,
@@ -44,6 +47,7 @@ const HARD: usize = 2;
 impl Guard {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
+            armed: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             reason: Mutex::new(None),
             polls: AtomicU64::new(0),
@@ -64,6 +68,15 @@ impl Guard {
         let mut reason = self.reason.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         reason.get_or_insert(why);
         self.stopped.store(true, Relaxed);
+    }
+
+    /// From now on the bounds hold.
+    pub(crate) fn arm(&self) {
+        self.armed.store(true, Relaxed);
+        self.polls.store(0, Relaxed);
+        if self.used.load(Relaxed) > self.memory {
+            self.stop(Stop::Limit(Bound::Memory));
+        }
     }
 
     pub(crate) fn stopped(&self) -> bool {
@@ -90,7 +103,7 @@ impl Guard {
 
     /// The interpreter's regular question: one poll. Answers whether the run must end.
     pub(crate) fn poll(&self) -> bool {
-        if self.polls.fetch_add(1, Relaxed) >= self.max_polls {
+        if self.polls.fetch_add(1, Relaxed) >= self.max_polls && self.armed.load(Relaxed) {
             self.stop(Stop::Limit(Bound::Compute));
         }
         self.overdue() || self.stopped()
@@ -98,7 +111,7 @@ impl Guard {
 
     /// Looks at the clock, for natives that run long without a poll. Answers whether the run must end.
     pub(crate) fn overdue(&self) -> bool {
-        if nanos(self.epoch.elapsed()) > self.deadline.load(Relaxed) {
+        if self.armed.load(Relaxed) && nanos(self.epoch.elapsed()) > self.deadline.load(Relaxed) {
             self.stop(Stop::Limit(Bound::Compute));
         }
         self.stopped()
@@ -106,18 +119,17 @@ impl Guard {
 
     /// Accounts for a block of `size` bytes; false if there shall be none.
     pub(crate) fn take(&self, size: usize) -> bool {
-        // A native that allocates in a loop is not polled: let it fail.
-        if self.allocations.fetch_add(1, Relaxed).is_multiple_of(16)
-            && self.deadline.load(Relaxed) != u64::MAX
-            && self.overdue()
-        {
-            return false;
-        }
         let used = self.used.load(Relaxed).saturating_add(size);
-        if used > self.memory {
-            self.stop(Stop::Limit(Bound::Memory));
-            if used > self.memory.saturating_mul(HARD) {
+        if self.armed.load(Relaxed) {
+            // A native that allocates in a loop is not polled: let it fail.
+            if self.allocations.fetch_add(1, Relaxed).is_multiple_of(16) && self.overdue() {
                 return false;
+            }
+            if used > self.memory {
+                self.stop(Stop::Limit(Bound::Memory));
+                if used > self.memory.saturating_mul(HARD) {
+                    return false;
+                }
             }
         }
         self.used.store(used, Relaxed);

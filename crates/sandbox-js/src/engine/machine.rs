@@ -40,6 +40,15 @@ pub(crate) struct MachineOptions {
     pub(crate) clock: i64,
 }
 
+/// Why there is no machine.
+#[derive(Debug)]
+pub(crate) enum NotStarted {
+    /// The guard ended the run before the program began.
+    Stopped(Stop),
+    /// A text for the log.
+    Failed(String),
+}
+
 /// What a step came to.
 #[derive(Debug)]
 pub(crate) enum Step {
@@ -85,12 +94,17 @@ impl Machine {
     /// A fresh world with the program loaded and not yet started.
     ///
     /// # Errors
-    /// A text for the log: the engine could not start, which no program can bring about.
-    pub(crate) fn new(options: MachineOptions) -> Result<Self, String> {
+    /// [`NotStarted`]: the limits leave no room for an engine, or there is none.
+    pub(crate) fn new(options: MachineOptions) -> Result<Self, NotStarted> {
+        let guard = Arc::new(Guard::new(&options.limits));
+        Self::with(options, &guard)
+            .map_err(|why| guard.reason().map_or(NotStarted::Failed(why), NotStarted::Stopped))
+    }
+
+    fn with(options: MachineOptions, guard: &Arc<Guard>) -> Result<Self, String> {
         let names: Vec<String> =
             options.functions.iter().map(|function| function.name().to_owned()).collect();
-        let guard = Arc::new(Guard::new(&options.limits));
-        let runtime = ffi::runtime(&guard).map_err(|error| error.to_string())?;
+        let runtime = ffi::runtime(guard).map_err(|error| error.to_string())?;
         runtime.set_max_stack_size(options.limits.stack);
         let context = Context::custom::<Offered>(&runtime).map_err(|error| error.to_string())?;
         let world = World {
@@ -103,7 +117,7 @@ impl Machine {
             seq: 0,
             calls: Vec::new(),
         };
-        let host = Host { guard, world: Arc::new(Mutex::new(world)) };
+        let host = Host { guard: Arc::clone(guard), world: Arc::new(Mutex::new(world)) };
         let prelude = bytecode::prelude().map_err(|refused| format!("prelude: {}", refused.message))?;
         ffi::install_guard(&runtime, &context, Arc::clone(&host.guard)).map_err(|error| error.to_string())?;
         context.with(|ctx| furnish(&ctx, &host, &prelude, &names).map_err(|error| explain(&ctx, &error)))?;
@@ -115,8 +129,13 @@ impl Machine {
 
     /// Starts the program and runs until it waits.
     pub(crate) fn start(&mut self, program: &Bytecode) -> Step {
+        let guard = Arc::clone(&self.host.guard);
         self.enter(|ctx, realm| {
             let body: Function<'_> = ffi::load(ctx, program.bytes())?.get()?;
+            guard.arm();
+            if guard.stopped() {
+                return Ok(());
+            }
             let promise: Promise<'_> = body.call(())?;
             *realm.program.borrow_mut() = Some(promise);
             Ok(())
@@ -257,5 +276,109 @@ fn note_rejection<'js>(ctx: &Ctx<'js>, promise: Value<'js>, reason: Value<'js>, 
         unhandled.count += 1;
         let order = unhandled.count;
         unhandled.by_address.insert(address, Rejection { order, _promise: promise, reason });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::compile;
+    use crate::value::Output;
+
+    fn machine(limits: Limits) -> Machine {
+        let functions = vec![HostFunction::new("get", |_, _| async { Ok(Output::null()) })];
+        let options = MachineOptions { functions, limits, seed: [1; 32], clock: 0 };
+        match Machine::new(options) {
+            Ok(machine) => machine,
+            Err(why) => panic!("{why:?}"),
+        }
+    }
+
+    fn program(body: &str) -> Bytecode {
+        compile(&format!("(async () => {{\n\n{body}\n}})"), 1 << 20).unwrap()
+    }
+
+    fn value(seq: u32, text: &str) -> Settlement {
+        let outcome = Outcome::Value(Exact::parse(text).unwrap());
+        Settlement { seq, outcome, clock: 0, at: None }
+    }
+
+    // Law 6: between steps a machine is a value; any thread may take the next.
+    #[test]
+    fn a_machine_moves_between_threads() {
+        let mut waiting = machine(Limits::default());
+        let program = program("return [await get({ a: 1 }), await get({ a: 2 })]");
+        assert!(matches!(waiting.start(&program), Step::Idle));
+        for seq in 1..=2_u32 {
+            let calls = waiting.take_calls();
+            assert_eq!(calls.len(), 1);
+            assert_eq!(calls[0].input.text(), format!("{{\"a\":{seq}}}"));
+            let (moved, step) = std::thread::spawn(move || {
+                let step = waiting.settle(value(seq, &seq.to_string()));
+                (waiting, step)
+            })
+            .join()
+            .unwrap();
+            waiting = moved;
+            match step {
+                Step::Idle => assert_eq!(seq, 1),
+                Step::Done(result) => assert_eq!((seq, result.unwrap().text()), (2, "[1,2]")),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    // Every way out frees what it took: a leak would abort in the engine's own check.
+    #[test]
+    fn machines_are_torn_down_in_every_state() {
+        for body in [
+            "",
+            "await get({})",
+            "get({}); get({}); await new Promise(() => {})",
+            "throw new Error('x')",
+            "Promise.reject(1)",
+            "await get(() => 1)",
+            "while (true) {}",
+            "const a = []; while (true) a.push(new Array(100))",
+            "const f = () => f(); f()",
+            "await get({ get a() { return 1 } })",
+            "globalThis.kept = { get, cycle: null }; kept.cycle = kept; await get({})",
+        ] {
+            let limits = Limits { memory: 4 << 20, polls: 20, ..Limits::default() };
+            let mut one = machine(limits);
+            drop(one.start(&program(body)));
+            drop(one.take_calls());
+            drop(one.settle(value(1, "{\"a\":[1,2]}")));
+        }
+    }
+
+    // Replays reuse the bytecode; it must not change by being run.
+    #[test]
+    fn bytecode_runs_again() {
+        let program = program("let n = 0; for (let i = 0; i < 3; i++) n += i; return n");
+        for _ in 0..3 {
+            let Step::Done(Ok(result)) = machine(Limits::default()).start(&program) else {
+                panic!("not done")
+            };
+            assert_eq!(result.text(), "3");
+        }
+    }
+
+    // Law 9: limits that leave no room for an engine end the run like any other limit.
+    #[test]
+    fn no_room_for_an_engine() {
+        for limits in [
+            Limits { memory: 1_000, ..Limits::default() },
+            Limits { memory: 60_000, ..Limits::default() },
+            Limits { polls: 0, ..Limits::default() },
+        ] {
+            let options = MachineOptions { functions: Vec::new(), limits, seed: [1; 32], clock: 0 };
+            let stopped = match Machine::new(options) {
+                Err(NotStarted::Stopped(_)) => true,
+                Err(NotStarted::Failed(why)) => panic!("{why}"),
+                Ok(mut machine) => matches!(machine.start(&program("for (;;) {}")), Step::Stopped(_)),
+            };
+            assert!(stopped);
+        }
     }
 }

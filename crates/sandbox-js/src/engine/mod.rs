@@ -19,7 +19,7 @@ mod world;
 
 pub(crate) use bytecode::{Bytecode, compile};
 pub(crate) use guard::Stop;
-pub(crate) use machine::{Machine, MachineOptions, Outcome, Settlement, Step};
+pub(crate) use machine::{Machine, MachineOptions, NotStarted, Outcome, Settlement, Step};
 pub(crate) use thrown::{Thrown, ThrownKind};
 pub(crate) use walk::NotJson;
 pub(crate) use world::NewCall;

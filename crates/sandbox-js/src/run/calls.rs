@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::approval::{Answer, ApprovalRequest, HookError, OnApproval};
+use crate::clock;
 use crate::engine::NewCall;
 use crate::function::{CallContext, Function, FunctionError};
 use crate::ids::{CallId, RunId};
@@ -132,15 +133,23 @@ impl Tasks {
     /// The next report. There may never be one.
     pub(super) async fn next(&mut self) -> Event {
         match self.events.recv().await {
-            Some(event) => {
-                if matches!(event, Event::Finished { .. }) {
-                    self.executing -= 1;
-                }
-                event
-            }
+            Some(event) => self.count(event),
             // Cannot happen while we hold a sender.
             None => std::future::pending().await,
         }
+    }
+
+    /// A report that is there already.
+    pub(super) fn arrived(&mut self) -> Option<Event> {
+        let event = self.events.try_recv().ok()?;
+        Some(self.count(event))
+    }
+
+    fn count(&mut self, event: Event) -> Event {
+        if matches!(event, Event::Finished { .. }) {
+            self.executing -= 1;
+        }
+        event
     }
 
     /// Tells every call that is being executed that nobody waits for it.
@@ -197,7 +206,7 @@ impl Tasks {
             }
         });
         // A duration beyond the clock's range is no expiry.
-        let expires_at = expires_after.and_then(|after| Instant::now().checked_add(after));
+        let expires_at = expires_after.and_then(clock::after);
         Asked { index, expires_at, _void: void.drop_guard() }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::calls::{Event, State};
 use super::{End, Run, until};
+use crate::clock;
 use crate::engine::{Machine, NotJson, Step, Thrown, ThrownKind};
 use crate::limits::Bound;
 use crate::names;
@@ -59,7 +60,7 @@ impl Run {
             self.tasks.cancel();
         }
         let mut told = !is_done;
-        let mut last = (!is_done).then(|| tokio::time::Instant::now() + LAST_WORD);
+        let mut last = if is_done { None } else { clock::after(LAST_WORD) };
         while self.tasks.executing() > 0 {
             let budget = if told { None } else { self.budget.deadline() };
             tokio::select! {
@@ -75,7 +76,7 @@ impl Run {
             }
             if told && last.is_none() {
                 self.tasks.cancel();
-                last = Some(tokio::time::Instant::now() + LAST_WORD);
+                last = clock::after(LAST_WORD);
             }
         }
     }

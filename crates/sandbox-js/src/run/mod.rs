@@ -8,7 +8,7 @@
 mod calls;
 mod ending;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use crate::approval::{Answer, Approval, HookError, MAX_REASON, Pause};
 use crate::clock::{Began, Stopwatch};
 use crate::console::Console;
-use crate::engine::{Machine, MachineOptions, Outcome, Settlement, Step, Stop};
+use crate::engine::{Machine, MachineOptions, NotStarted, Outcome, Settlement, Step, Stop};
 use crate::error::Error;
 use crate::function::{FunctionError, Marking};
 use crate::limits::Bound;
@@ -39,7 +39,7 @@ pub(crate) async fn drive(sandbox: Arc<Inner>, options: RunOptions) -> Result<Ru
     let cancelled = options.cancellation.child_token();
     let mut run = Run {
         tasks: Tasks::new(),
-        ready: VecDeque::new(),
+        ready: BTreeMap::new(),
         asks: VecDeque::new(),
         asked: None,
         waits: None,
@@ -59,8 +59,11 @@ pub(crate) async fn drive(sandbox: Arc<Inner>, options: RunOptions) -> Result<Ru
     loop {
         // Tell the next outcome as soon as the program has nothing left to do.
         if let Some(machine) = resting.take() {
-            match run.ready.pop_front() {
-                Some(settlement) => stepping = Some(run.settle(machine, settlement)),
+            if let Some(end) = run.arrivals().await {
+                return Ok(run.end(Some(machine), end).await);
+            }
+            match run.ready.pop_first() {
+                Some((_, settlement)) => stepping = Some(run.settle(machine, settlement)),
                 None => resting = Some(machine),
             }
         }
@@ -87,7 +90,8 @@ pub(crate) async fn drive(sandbox: Arc<Inner>, options: RunOptions) -> Result<Ru
                             end
                         }
                         Loaded::NoProgram(why) => Some(run.no_program(why)),
-                        Loaded::NoEngine(why) => return Err(Error::Engine(why)),
+                        Loaded::NoEngine(NotStarted::Failed(why)) => return Err(Error::Engine(why)),
+                        Loaded::NoEngine(NotStarted::Stopped(stop)) => Some(run.stopped(&stop)),
                     },
                     Err(Lost::Overrun) => Some(run.limit(Bound::Compute)),
                     Err(Lost::Gone) => Some(End::Now(Ending::WorkerLost, "the engine failed".to_owned())),
@@ -127,7 +131,7 @@ enum Stepped {
 enum Loaded {
     Program { program: Program, machine: Box<Machine>, step: Step, took: Duration },
     NoProgram(NotAProgram),
-    NoEngine(String),
+    NoEngine(NotStarted),
 }
 
 struct Run {
@@ -138,8 +142,8 @@ struct Run {
     tasks: Tasks,
     /// Every call that got a number, in that order.
     calls: Vec<Call>,
-    /// Outcomes to be told.
-    ready: VecDeque<Settlement>,
+    /// Outcomes to be told, by `seq`: of those that are there, the oldest call's comes first.
+    ready: BTreeMap<u32, Settlement>,
     /// Indices of calls that a person must be asked about.
     asks: VecDeque<usize>,
     /// The question that is open.
@@ -229,11 +233,17 @@ impl Run {
         }
         match step {
             Step::Idle => None,
-            Step::Stopped(Stop::Limit(bound)) => Some(self.limit(bound)),
-            Step::Stopped(Stop::Panicked) => {
-                Some(End::Now(Ending::WorkerLost, "the sandbox failed in a function of its own".to_owned()))
-            }
+            Step::Stopped(stop) => Some(self.stopped(&stop)),
             step => Some(End::Program(Box::new(step))),
+        }
+    }
+
+    fn stopped(&self, stop: &Stop) -> End {
+        match stop {
+            Stop::Limit(bound) => self.limit(*bound),
+            Stop::Panicked => {
+                End::Now(Ending::WorkerLost, "the sandbox failed in a function of its own".to_owned())
+            }
         }
     }
 
@@ -278,7 +288,8 @@ impl Run {
 
     fn tell(&mut self, index: usize, outcome: Outcome) {
         let Some(call) = self.calls.get(index) else { return };
-        self.ready.push_back(Settlement { seq: call.seq, outcome, clock: self.began.millis(), at: call.at });
+        let settlement = Settlement { seq: call.seq, outcome, clock: self.began.millis(), at: call.at };
+        self.ready.insert(call.seq, settlement);
     }
 
     /// Opens the next question, if none is open.
@@ -312,6 +323,18 @@ impl Run {
         if let Some(asked) = self.asked.take() {
             self.reject(asked.index, Rejection::Expired, None);
         }
+    }
+
+    /// Takes in what has arrived. Tasks that need not wait get their turn first, so that the order in which outcomes are
+    /// told depends on what the functions do and not on how long the engine took.
+    async fn arrivals(&mut self) -> Option<End> {
+        tokio::task::yield_now().await;
+        while let Some(event) = self.tasks.arrived() {
+            if let Some(end) = self.event(event) {
+                return Some(end);
+            }
+        }
+        None
     }
 
     fn event(&mut self, event: Event) -> Option<End> {

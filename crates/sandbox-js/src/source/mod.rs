@@ -102,7 +102,6 @@ fn parse(code: &str) -> Result<Parsed, Problem> {
         Parser::new(&allocator, code, SourceType::ts().with_module(true)).with_options(options).parse();
     if let Some(error) = parsed.diagnostics.errors().next() {
         let start = error.labels.iter().next().map_or(0, |label| label.offset());
-        let start = u32::try_from(start).unwrap_or(0);
         return Err(Problem { span: Span::new(start, start), message: error.message.to_string() });
     }
     let mut check = check::Check::new(code);

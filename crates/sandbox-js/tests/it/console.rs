@@ -26,7 +26,7 @@ async fn structure_is_printed() {
             r#"info {a: 1, b: ["x", {c: "d\""}], e: [function], g: [accessor], [symbol]: 1}"#,
             "warn [1, 3] [] {} 1970-01-01T00:00:00.000Z Error: boom TypeError: t [object] [object]",
             "error [function] [promise] {o: [cycle]} Symbol()",
-            "debug {a: {b: {c: {…}}}}",
+            "debug {a: {b: {c: {d: {…}}}}}",
             "log ",
             "log %s no formats",
             "log {a: 1}",

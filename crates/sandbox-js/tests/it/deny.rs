@@ -67,7 +67,10 @@ async fn a_look_alike_is_the_programs_own_error() {
         ("throw new ApprovalRejected('x')", "Thrown"),
         ("try { await del({}) } catch (e) { throw new Error('wrapped', { cause: e }) }", "Thrown"),
         ("try { await del({}) } catch (e) { throw Object.create(e) }", "Thrown"),
-        ("try { await del({}) } catch (e) { e.name = 'Error'; throw e }", "ApprovalRejected"),
+        (
+            "try { await del({}) } catch (e) { Object.defineProperty(e, 'name', { value: 'Error' }); throw e }",
+            "ApprovalRejected",
+        ),
         ("throw { name: 'LimitExceeded' }", "Thrown"),
     ] {
         assert_eq!(failed(run(code).await).ending.kind(), kind, "{code}");

@@ -99,7 +99,7 @@ async fn the_clock_is_the_runs() {
 #[tokio::test(start_paused = true)]
 async fn the_clock_moves_with_settlements() {
     let code = "const a = Date.now(); await slow({}); const b = Date.now(); return b - a";
-    assert_eq!(value(code).await, "1001");
+    assert_eq!(value(code).await, "1000");
     assert_eq!(
         value("const end = Date.now() + 500; let n = 0; while (Date.now() < end) n++; return n").await,
         "499"

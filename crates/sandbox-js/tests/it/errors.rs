@@ -93,7 +93,7 @@ async fn mistakes_of_the_caller() {
         (vec![named("a"), named("a")], r#"two functions are called "a""#),
         (
             vec![named("a").input_schema("{")],
-            "the input schema of a is not JSON: not JSON: expected a string or `}` at byte 1 at the top; send one JSON value",
+            "the input schema of a is not JSON: not JSON: expected a key at byte 1 at the top; send one JSON value",
         ),
     ] {
         let refused: Result<_, Error> = SANDBOX.run(RunOptions::new("return 1", functions)).await;

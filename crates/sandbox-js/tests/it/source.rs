@@ -1,6 +1,9 @@
 //! Programs as agents write them: TypeScript, positions, what is not offered (design 5).
 
-use crate::harness::{run, summary, value};
+use countersign_sandbox_js::RunOutcome;
+use proptest::prelude::*;
+
+use crate::harness::{run, run_limited, summary, value};
 
 #[tokio::test]
 async fn typescript_runs() {
@@ -36,15 +39,15 @@ return { echoed, total, first: first<Row>(rows)!.id, later: await later(5), wide
 async fn positions() {
     for (code, expected) in [
         ("throw new Error('x')", "Thrown: Error: x (line 1, column 11)"),
-        ("\n\n   null.x", "line 3, column 8)"),
+        ("\n\n   null.x", "line 3, column 4)"),
         ("const a: number = 1;\r\n/* \u{1f600} */ missing()", "(line 2, column 10)"),
         ("const s = '\u{e9}\u{1f600}'; missing()", "(line 1, column 18)"),
-        ("await read({ a: 1 } as unknown as Record<string, number>); (null as any).x", "line 1, column 74)"),
+        ("await read({ a: 1 } as unknown as Record<string, number>); (null as any).x", "line 1, column 60)"),
         ("let a = 1;\nlet b = ;", "(line 2, column 9)"),
         ("return {", "(line 1, column 9)"),
         ("for (;;", "(line 1, column 8)"),
         ("f(9007199254740993)", "(line 1, column 3)"),
-        ("let x = 1;\nlet x = 2;", "(line 2, column 5)"),
+        ("let x = 1;\nlet x = 2;", "(line 2, column 7)"),
         ("await del({})", "(line 1, column 7)"),
         ("await Promise.all([\n  read({}),\n  del({}),\n])", "(line 3, column 3)"),
         ("const f = async () => {\n  await del({})\n}\nawait f()", "(line 2, column 9)"),
@@ -59,7 +62,7 @@ async fn positions() {
 #[tokio::test]
 async fn the_programs_own_stack_traces_are_those_of_its_source() {
     let code = "const f = () => { throw new Error('x') };\ntry { f() } catch (e) { return e.stack }";
-    assert_eq!(value(code).await, r#""    at f (program:1:28)\n    at <anonymous> (program:2:7)\n""#);
+    assert_eq!(value(code).await, r#""    at f (program:1:29)\n    at <anonymous> (program:2:7)\n""#);
 }
 
 #[tokio::test]
@@ -78,5 +81,128 @@ async fn programs_are_strict_functions_bodies() {
         ("return [1n + 2n === 3n, 0x1f, 1_000, 3.14159265358979323846]", "[true,31,1000,3.141592653589793]"),
     ] {
         assert_eq!(value(code).await, expected, "{code}");
+    }
+}
+
+/// Pieces that source is made of, and some that it is not.
+fn piece() -> impl Strategy<Value = String> {
+    let known = prop::sample::select(vec![
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        "<",
+        ">",
+        "=>",
+        "=",
+        ";",
+        ",",
+        ".",
+        "?.",
+        "?",
+        ":",
+        "!",
+        "as ",
+        "satisfies ",
+        "type ",
+        "interface ",
+        "class ",
+        "abstract ",
+        "implements ",
+        "extends ",
+        "private ",
+        "readonly ",
+        "declare ",
+        "enum ",
+        "function ",
+        "async ",
+        "await ",
+        "return ",
+        "yield ",
+        "const ",
+        "let ",
+        "x",
+        "y",
+        "T",
+        "del",
+        "read",
+        "1",
+        "9007199254740993",
+        "0x20000000000001",
+        "'s'",
+        "`t${",
+        "}`",
+        "/r/",
+        "//",
+        "/*",
+        "*/",
+        "<!--",
+        "-->",
+        "\n",
+        "\r\n",
+        "\u{2028}",
+        " ",
+        "#p",
+        "@d ",
+        "import ",
+        "export ",
+        "for (",
+        "of ",
+        "in ",
+        "if (",
+        "else ",
+        "while (",
+        "do ",
+        "try {",
+        "catch (e: T) {",
+        "new ",
+        "typeof ",
+        "\u{e9}",
+        "\u{1f600}",
+        "\"",
+        "'",
+        "\\",
+        "...",
+        "*",
+        "+",
+        "-",
+        "/",
+        "||=",
+        "using ",
+        "this",
+        "super",
+        "static ",
+        "get ",
+        "set ",
+        "constructor(",
+        "label: ",
+        "break ",
+        "debugger",
+        "eval",
+        "null",
+    ]);
+    prop_oneof![8 => known.prop_map(str::to_owned), 1 => "\\PC{1,4}"]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    // Law 9: whatever an agent writes, the answer is an outcome with a place inside the source, never a panic.
+    #[test]
+    fn any_source_has_an_outcome(pieces in prop::collection::vec(piece(), 0..40)) {
+        let code = pieces.concat();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let outcome = runtime.block_on(run_limited(&code, |limits| limits.polls = 50));
+        if let RunOutcome::Failed(failed) = outcome {
+            prop_assert_ne!(failed.ending.kind(), "WorkerLost");
+            if let Some(position) = failed.position {
+                let lines = code.split('\n').count();
+                prop_assert!((1..=lines).contains(&(position.line as usize)), "{failed}");
+                let line = code.split('\n').nth(position.line as usize - 1).unwrap();
+                prop_assert!(position.column as usize <= line.encode_utf16().count() + 2, "{failed}");
+            }
+        }
     }
 }

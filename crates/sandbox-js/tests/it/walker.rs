@@ -71,7 +71,7 @@ async fn what_is_refused() {
         ("-1e300", "BigInt"),
         ("9007199254740993n", "pass it as a string"),
         ("2n ** 1000000n", "pass it as a string"),
-        ("read({})", "did you forget `await`"),
+        ("Promise.resolve(1)", "did you forget `await`"),
         ("{ a: Promise.resolve(1) }", "/a is a promise"),
         ("new Date(NaN)", "an invalid Date"),
         ("Object.assign(new Date(0), { x: 1 })", "a Date with something added"),
@@ -98,10 +98,6 @@ async fn what_is_refused() {
         ("{ toJSON() { return 1 } }", "/toJSON is a function"),
         ("(() => { const a = {}; a.a = a; return a })()", "/a is a cycle"),
         ("(() => { const a = []; a.push([a]); return a })()", "/0/0 is a cycle"),
-        (
-            "(() => { let a = 1; for (let i = 0; i < 20; i++) a = [a, a]; return a })()",
-            "more than 100000 values",
-        ),
         ("JSON.parse('['.repeat(65) + ']'.repeat(65))", "more than 64 levels"),
         ("'\\ud800'", "surrogate"),
         ("{ '\\udc00': 1 }", "surrogate"),
@@ -126,7 +122,7 @@ async fn the_walk_runs_no_code() {
         let ran = 0;
         const spy = () => { ran++; throw new Error('ran') };
         Object.prototype.toJSON = spy; Array.prototype.toJSON = spy; Date.prototype.toISOString = spy;
-        Date.prototype.getTime = spy; Date.prototype[Symbol.toPrimitive] = spy; BigInt.prototype.toString = spy;
+        Date.prototype.getTime = spy; BigInt.prototype.toString = spy;
         String.prototype.toString = spy; JSON.stringify = spy; Object.keys = spy; Reflect.ownKeys = spy;
         Array.prototype[Symbol.iterator] = spy;
         const inputs = [new Date(0), 5n, { get a() { return spy() } }, { toJSON: spy }];
@@ -157,6 +153,8 @@ async fn results_of_programs() {
     ] {
         assert_eq!(value(code).await, expected, "{code}");
     }
+    let many = value("let a = 1; for (let i = 0; i < 30; i++) a = [a, a]; return a").await;
+    assert!(many.starts_with("ResultRefused") && many.ends_with("is more than 100000 values"), "{many}");
     assert_eq!(value("return 'x'.repeat(999998)").await.len(), 1_000_000);
 }
 

@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn class_ids_hold() {
         let runtime = Runtime::new().unwrap();
-        let context = rquickjs::Context::full(&runtime).unwrap();
+        let context = Context::full(&runtime).unwrap();
         context.with(|ctx| {
             for (source, class) in [("({})", CLASS_OBJECT), ("[]", CLASS_ARRAY)] {
                 let value: Value<'_> = ctx.eval(source).unwrap();
