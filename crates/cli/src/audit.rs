@@ -2,13 +2,15 @@
 
 mod show;
 
-use std::fs::File;
-use std::io::{BufReader, Write, stdout};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, Write, stdout};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anstream::AutoStream;
 use countersign_approval_core::ids::RunId;
-use countersign_store::audit_file::{Anchor, Reader, verify};
+use countersign_store::audit_file::{Anchor, Reader, verify_reader};
+use rustix::fs::OFlags;
 
 use crate::error::{Error, Status};
 use crate::review::Screen;
@@ -49,7 +51,7 @@ pub(crate) fn audit(command: &Command) -> Result<Status, Error> {
     match command {
         Command::Verify { file, head } => report(&mut out, file, *head),
         Command::Show { file, run } => {
-            let reader = Reader::new(BufReader::with_capacity(1 << 16, open(file)?));
+            let reader = Reader::new(open(file)?);
             show(&mut out, reader, *run, Screen::of(stdout()))?;
             Ok(Status::Good)
         }
@@ -58,7 +60,7 @@ pub(crate) fn audit(command: &Command) -> Result<Status, Error> {
 
 /// Verifies and says what that means.
 pub(crate) fn report(out: &mut impl Write, file: &Path, head: Option<Anchor>) -> Result<Status, Error> {
-    let verified = verify(file, head)?;
+    let verified = verify_reader(open(file)?, head)?;
     let mut text = format!("good: every line is chained to the one before; lines: {}\n", verified.head.n);
     text.push_str(&format!("head {}\n", verified.head));
     match verified.anchored {
@@ -82,8 +84,14 @@ pub(crate) fn report(out: &mut impl Write, file: &Path, head: Option<Anchor>) ->
     Ok(Status::Good)
 }
 
-fn open(path: &Path) -> Result<File, Error> {
-    File::open(path).map_err(|source| {
-        countersign_store::Error::Io { action: format!("open {}", path.display()), source }.into()
-    })
+/// Opens a regular file. Anything else is refused: a pipe without a writer would be waited for, for ever.
+fn open(path: &Path) -> Result<BufReader<File>, Error> {
+    let failed = |source| countersign_store::Error::Io { action: format!("open {}", path.display()), source };
+    // Of no meaning to a regular file; it keeps a pipe from blocking before it can be looked at.
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")).into());
+    }
+    Ok(BufReader::with_capacity(1 << 16, file))
 }

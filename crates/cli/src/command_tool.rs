@@ -4,6 +4,7 @@
 //! it. The command is a process group of its own; whatever ends the call, nothing of the group outlives it.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::env;
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -19,6 +20,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use crate::review::inline;
@@ -52,6 +54,8 @@ pub(crate) struct CommandTool {
 enum Failure {
     #[error("the command could not be started: {0}")]
     Start(#[source] io::Error),
+    #[error("the run ended before the command was started; nothing ran")]
+    NotStarted,
     #[error("the command cannot be watched: {0}")]
     Watch(#[source] io::Error),
     #[error("the command ended with {0}")]
@@ -77,14 +81,12 @@ impl Tool for CommandTool {
     async fn execute(&self, input: Input, context: ToolContext) -> Result<Output, BoxError> {
         let text = input.text().to_owned();
         let stdin = tokio::task::spawn_blocking(move || filled(&text)).await?.map_err(Failure::Start)?;
-        let mut group = Group::start(self.command(&context, stdin)).map_err(Failure::Start)?;
-        let stderr = group.child.stderr.take();
-        let name = self.spec.name.to_string();
-        tokio::spawn(async move {
-            if let Some(stderr) = stderr {
-                log(&name, stderr).await;
-            }
-        });
+        // The disk may have been slow. Nothing waits between here and the start.
+        if context.cancellation.is_cancelled() {
+            return Err(Failure::NotStarted.into());
+        }
+        let mut group =
+            Group::start(self.command(&context, stdin), self.spec.name.as_str()).map_err(Failure::Start)?;
         let bytes = self.result(&mut group, &context).await?;
         let text = String::from_utf8(bytes).map_err(|_| Failure::NotUtf8)?;
         let text = text.trim_ascii();
@@ -171,13 +173,20 @@ struct Group {
     /// The leader's process id, which is the group's, until the leader is waited for. Only until then may signals be
     /// sent: the system gives the number to nobody else.
     leader: Option<Pid>,
+    /// Tells the log that the group has gone.
+    _gone: oneshot::Sender<Infallible>,
 }
 
 impl Group {
-    fn start(mut command: Command) -> io::Result<Self> {
-        let child = command.spawn()?;
+    /// Starts it; what it writes to standard error goes to the log under the tool's name.
+    fn start(mut command: Command, tool: &str) -> io::Result<Self> {
+        let mut child = command.spawn()?;
         let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        Ok(Self { child, leader })
+        let (sender, gone) = oneshot::channel();
+        if let Some(stderr) = child.stderr.take() {
+            tokio::spawn(log_of_group(tool.to_owned(), stderr, gone));
+        }
+        Ok(Self { child, leader, _gone: sender })
     }
 
     /// Waits for the leader's end, then ends what is left of the group. May be dropped and called again.
@@ -246,6 +255,18 @@ fn told(status: ExitStatus) -> String {
     }
 }
 
+/// Logs until standard error ends, but no longer than [`DRAIN`] after the group has gone: a process that left the group
+/// may hold it open for ever (law 9).
+async fn log_of_group(tool: String, stderr: impl AsyncRead + Unpin, gone: oneshot::Receiver<Infallible>) {
+    let lines = log(&tool, stderr);
+    tokio::pin!(lines);
+    tokio::select! {
+        () = &mut lines => {}
+        // Nothing is ever sent: the sender is dropped with the group.
+        _ = gone => drop(timeout(DRAIN, lines).await),
+    }
+}
+
 /// Standard error goes to the log, bounded; the rest is read and dropped, so that the command never waits for us.
 async fn log(tool: &str, stderr: impl AsyncRead + Unpin) {
     let mut stderr = BufReader::new(stderr);
@@ -262,5 +283,33 @@ async fn log(tool: &str, stderr: impl AsyncRead + Unpin) {
         } else if lines == MAX_LOG_LINES + 1 {
             tracing::info!(tool, "more lines are not logged");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_approval_core::ids::{CallId, RunId, Subject};
+    use countersign_approval_core::json::Exact;
+
+    use super::*;
+
+    // Law 5: a run that ended while the input was written starts nothing.
+    #[tokio::test]
+    async fn a_run_that_has_ended_starts_no_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let tool = CommandTool {
+            spec: ToolSpec::new("touch", "", "{}").unwrap(),
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), "trap '' TERM; echo > ran".into()],
+            folder: folder.path().to_owned(),
+            timeout: None,
+            extra: BTreeMap::new(),
+        };
+        let run_id = RunId::parse("7b0f6c0e-4b0c-4a64-9d0c-0f5c5d0b6a11").unwrap();
+        let context = ToolContext::detached(run_id, CallId::parse("call-1").unwrap(), Subject::local());
+        context.cancellation.cancel();
+        let error = tool.execute(Input::new(Exact::parse("{}").unwrap()), context).await.unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(Failure::NotStarted)), "{error}");
+        assert!(!folder.path().join("ran").exists());
     }
 }

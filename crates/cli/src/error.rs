@@ -34,6 +34,12 @@ pub(crate) enum Error {
     /// The command line, a file that it names, or the place where it runs.
     #[error("{0}")]
     Usage(String),
+    /// The host has no reviews, and the run was to have tools.
+    #[error(
+        "this host does not offer reviews (interactive-approvals), so nobody would be asked before a tool is called; \
+         nothing was started: leave out --tools, or switch the reviews of the host on"
+    )]
+    NoReviews,
     /// The configuration, or what it names.
     #[error(transparent)]
     Config(#[from] StartError),
@@ -61,9 +67,10 @@ impl Error {
     /// The exit status of a command that ends with it.
     pub(crate) const fn status(&self) -> Status {
         match self {
-            Self::Usage(_) | Self::Config(_) | Self::Client(countersign_client::Error::Misuse(_)) => {
-                Status::Usage
-            }
+            Self::Usage(_)
+            | Self::NoReviews
+            | Self::Config(_)
+            | Self::Client(countersign_client::Error::Misuse(_)) => Status::Usage,
             Self::Audit(countersign_store::Error::Broken(_)) => Status::Failed,
             Self::Audit(_) => Status::Usage,
             Self::Client(_) | Self::Io { .. } => Status::Failed,
@@ -80,6 +87,7 @@ impl Error {
                 let info = ErrorInfo::new(code).with_message(reason(error));
                 if error.is_uncertain() { info.uncertain() } else { info }
             }
+            Self::NoReviews => ErrorInfo::new(Code::APPROVAL_UNAVAILABLE).with_message(self.to_string()),
             other => ErrorInfo::new(Code::from("COMMAND_FAILED".to_owned())).with_message(other.to_string()),
         }
     }

@@ -92,8 +92,22 @@ impl Ended {
 /// Starts the run and follows it to its end. Dropping the future hangs up, and the host cancels the run.
 ///
 /// # Errors
-/// [`Error`], where the run's own end is not known.
+/// [`Error`], where the run's own end is not known. It can be said on a line of its own.
 pub(crate) async fn follow(
+    client: &Client,
+    request: &RunRequest,
+    reviewer: Reviewer,
+    view: &mut View,
+) -> Result<Ended, Error> {
+    let ended = to_the_end(client, request, reviewer, view).await;
+    if ended.is_err() {
+        // The error that is there already says more than a second one.
+        let _ = view.end_text();
+    }
+    ended
+}
+
+async fn to_the_end(
     client: &Client,
     request: &RunRequest,
     reviewer: Reviewer,
@@ -109,10 +123,13 @@ pub(crate) async fn follow(
         };
         match (happened, &mut review) {
             (Happened::Event(Some(event)), _) => {
+                let asking = matches!(&review, Some(Review { step: Step::Asking(_), .. }));
+                if event.is_err() && asking {
+                    view.end_question().map_err(shown)?;
+                }
                 let event = event?;
-                let overtaken = matches!(&review, Some(Review { step: Step::Asking(_), .. }));
                 let ends = event.is_terminal() || matches!(event.body, EventBody::ApprovalResolved { .. });
-                if ends && overtaken {
+                if ends && asking {
                     view.end_question().map_err(shown)?;
                     view.note("The review ended before you answered.").map_err(shown)?;
                 }

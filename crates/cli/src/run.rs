@@ -90,7 +90,8 @@ pub(crate) fn run(args: &Args) -> Result<Status, Error> {
     })
 }
 
-/// Selects reviews wherever the host has them, and follows the run.
+/// Follows the run. Without reviews at the host it may have no tools: whoever starts it here expects to be asked, or
+/// that `--decide` answers.
 async fn talk(
     client: &Client,
     mut request: RunRequest,
@@ -99,6 +100,9 @@ async fn talk(
 ) -> Result<crate::follow::Ended, Error> {
     let offered = client.protocol().await?.features;
     if !offered.iter().any(|offered| offered == feature::INTERACTIVE_APPROVALS) {
+        if !request.tools.is_empty() {
+            return Err(Error::NoReviews);
+        }
         request.approvals = None;
     }
     follow(client, &request, reviewer, view).await

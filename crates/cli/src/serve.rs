@@ -1,6 +1,7 @@
 //! `countersign serve`: the host of a configuration file (design 7, contract 6).
 
 use std::io::{IsTerminal, Write, stderr, stdout};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -98,7 +99,20 @@ fn open(path: &Path) -> Result<Arc<dyn AuditSink>, StartError> {
             field: "audit.file".into(),
             reason: Error::from(error).to_string(),
         })?;
+    warn_if_shared(path);
     Ok(Arc::new(audit))
+}
+
+/// A file that we make is its owner's only; one that was there before may not be.
+fn warn_if_shared(path: &Path) {
+    let mode = path.metadata().map_or(0, |metadata| metadata.permissions().mode() & 0o777);
+    if mode & 0o077 != 0 {
+        tracing::warn!(
+            "others than its owner have rights on the audit file {} (mode {mode:03o}); it holds arguments, which may be \
+             private: give it mode 600",
+            inline(&path.display().to_string())
+        );
+    }
 }
 
 fn log() {

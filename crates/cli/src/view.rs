@@ -9,7 +9,8 @@ use countersign_protocol::code::{ErrorBody, ErrorInfo};
 use countersign_protocol::event::{Event, EventBody};
 
 use crate::review::{
-    AtomKind, Card, DIM, ESCAPE, Extent, Prompt, Quoting, Screen, atoms, cut, inline, json, word_width,
+    AtomKind, Card, DIM, ESCAPE, Extent, Prompt, Quoting, Screen, atoms, cut, inline, json, json_line,
+    word_width,
 };
 
 /// Lines of a tool's output that are shown.
@@ -62,7 +63,7 @@ impl View {
     /// One event of the run.
     pub(crate) fn event(&mut self, event: &Event) -> io::Result<()> {
         if let Some(lines) = &mut self.lines {
-            writeln!(lines, "{}", event.to_json())?;
+            writeln!(lines, "{}", json_line(&event.to_json()))?;
             return lines.flush();
         }
         match &event.body {
@@ -84,7 +85,7 @@ impl View {
                 let (style, what) = match resolution.outcome {
                     Outcome::Approved => (GOOD, "Approved"),
                     Outcome::Denied => (BAD, "Denied"),
-                    Outcome::Cancelled => (BAD, "Cancelled"),
+                    Outcome::Cancelled => (BAD, "The review was cancelled"),
                     Outcome::Expired => (BAD, "Expired: nobody answered in time"),
                 };
                 self.line(&format!("{style}{what}{style:#} {DIM}at {}{DIM:#}", resolution.decided_at))
@@ -144,6 +145,14 @@ impl View {
         writeln!(self.out)
     }
 
+    /// Ends a line of the agent's text that came no further, so that the next word on the terminal is not taken for his.
+    pub(crate) fn end_text(&mut self) -> io::Result<()> {
+        if self.column.take().is_some() {
+            writeln!(self.out)?;
+        }
+        self.out.flush()
+    }
+
     /// Ctrl-C. It may stand behind an open question or in the middle of the agent's text.
     pub(crate) fn interrupted(&mut self) -> io::Result<()> {
         self.column = None;
@@ -160,16 +169,15 @@ impl View {
     pub(crate) fn last_line(&mut self, error: &ErrorInfo) -> io::Result<()> {
         let Some(lines) = &mut self.lines else { return Ok(()) };
         let line = serde_json::to_string(&ErrorBody::from(error.clone()))?;
-        writeln!(lines, "{line}")?;
+        writeln!(lines, "{}", json_line(&line))?;
         lines.flush()
     }
 
     /// A run that did not complete.
     fn failure(&mut self, what: &str, error: &ErrorInfo) -> io::Result<()> {
-        let text = inline(&error.to_string());
-        self.line(&format!("{BAD}{what}{BAD:#} {text}"))?;
+        self.line(&format!("{BAD}{what}:{BAD:#} {}", reason(error)))?;
         if error.outcome.is_some() {
-            self.line("Whether the call had its effect cannot be known. Look before anything is repeated.")?;
+            self.line("The call may have had its effect or not. Look before anything is repeated.")?;
         }
         Ok(())
     }
@@ -218,9 +226,7 @@ impl View {
 
     /// A line of ours, apart from text of the agent.
     fn line(&mut self, text: &str) -> io::Result<()> {
-        if self.column.take().is_some() {
-            writeln!(self.out)?;
-        }
+        self.end_text()?;
         writeln!(self.out, "{text}")?;
         self.out.flush()
     }
@@ -229,6 +235,41 @@ impl View {
         match self.format {
             Format::Human => Screen::of(stdout()),
             Format::Json => Screen::of(stderr()),
+        }
+    }
+}
+
+/// Why a run did not complete, as the rest of a sentence, with its code behind it.
+fn reason(error: &ErrorInfo) -> String {
+    let known = error.code.message();
+    let text = if error.message.is_empty() { known } else { &error.message };
+    let mut chars = text.strip_suffix('.').unwrap_or(text).chars();
+    let begin = match chars.next() {
+        // Any other text may begin with a name.
+        Some(first) if text == known => first.to_ascii_lowercase().to_string(),
+        first => first.map(String::from).unwrap_or_default(),
+    };
+    inline(&format!("{begin}{} ({})", chars.as_str(), error.code))
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_protocol::code::Code;
+
+    use super::*;
+
+    #[test]
+    fn a_reason_is_the_rest_of_a_sentence() {
+        let code = |code: &str| Code::from(code.to_owned());
+        for (error, text) in [
+            (ErrorInfo::new(Code::CANCELLED), "the run was cancelled (CANCELLED)"),
+            (ErrorInfo::new(Code::APPROVAL_DENIED), "a person refused the call (APPROVAL_DENIED)"),
+            (ErrorInfo::new(Code::CANCELLED).with_message("Ämter. Bye."), "Ämter. Bye (CANCELLED)"),
+            (ErrorInfo::new(code("NEW")).with_message("OpenAI is away"), "OpenAI is away (NEW)"),
+            (ErrorInfo::new(code("NEW")).with_message(""), "the request failed (NEW)"),
+            (ErrorInfo::new(code("N\u{9b}W")).with_message("a\u{1b}b"), r"a\u{1b}b (N\u{9b}W)"),
+        ] {
+            assert_eq!(reason(&error), text);
         }
     }
 }

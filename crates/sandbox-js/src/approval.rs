@@ -25,6 +25,21 @@ pub enum Approval {
 
 impl Approval {
     /// [`Approval::Pause`] without expiry. Closures `|request| async { … }` are hooks.
+    ///
+    /// ```
+    /// use countersign_sandbox_js::{Answer, Approval, ApprovalRequest, Config, Function, Output, RunOptions, RunOutcome, Sandbox};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let sandbox = Sandbox::new(Config::default())?;
+    /// let delete = Function::new("delete_file", |_, _| async { Ok(Output::null()) }).requires_approval();
+    /// let mut options = RunOptions::new("return await delete_file({ path: '/tmp/a' })", vec![delete]);
+    /// options.approval = Approval::pause(|request: ApprovalRequest| async move {
+    ///     // Here a person would be asked, for as long as it takes.
+    ///     let harmless = request.input.text().contains("/tmp/");
+    ///     Ok(if harmless { Answer::Approve } else { Answer::Reject { reason: None } })
+    /// });
+    /// assert!(matches!(sandbox.run(options).await?, RunOutcome::Completed(_)));
+    /// # Ok(()) }
+    /// ```
     pub fn pause(on_approval: impl OnApproval) -> Self {
         Self::Pause(Pause { on_approval: Arc::new(on_approval), expires_after: None })
     }

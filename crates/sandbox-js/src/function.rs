@@ -251,6 +251,7 @@ pub(crate) fn check_all(functions: &[Function]) -> Result<(), Error> {
 }
 
 const RESERVED: &[&str] = &[
+    "__proto__",
     "arguments",
     "async",
     "await",

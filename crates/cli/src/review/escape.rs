@@ -4,6 +4,8 @@
 //! run of one such character, or of blanks, is shown once with its count, as `·×3000`. The result is exact: `\` in
 //! quoted text is always doubled, and a `·`, `×` or digit that could be taken for one of ours is itself escaped.
 
+use std::fmt::Write as _;
+
 use unicode_general_category::{GeneralCategory, get_general_category};
 use unicode_width::UnicodeWidthChar;
 
@@ -100,6 +102,24 @@ pub(crate) fn word_width(atoms: &[Atom]) -> usize {
 /// The text on one line, safe to print.
 pub(crate) fn inline(text: &str) -> String {
     atoms(text, Quoting::Bare, Charset::Utf8).into_iter().map(|atom| atom.text).collect()
+}
+
+/// A JSON text as the same JSON value, with `\u` escapes for what [`inline`] would not show: a line of JSON is for
+/// programs, but it may well reach a terminal.
+pub(crate) fn json_line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        // Outside strings JSON is printable ASCII, and inside them any character may be written so.
+        if c.is_ascii_graphic() || c == ' ' || !is_unseen(c) {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    }
+    out
 }
 
 struct Context {
@@ -308,6 +328,33 @@ mod tests {
             let shown = quoted(&text);
             prop_assert!(shown.chars().all(|c| !c.is_control() && !is_unseen(c) || c == ' '), "{shown:?}");
             prop_assert_eq!(unescape(&shown), text);
+        }
+    }
+
+    // K1, K3: what a terminal obeys or nobody sees is escaped, above the BMP as a pair; the value stays the same.
+    #[test]
+    fn a_line_of_json_is_safe_on_a_terminal() {
+        for (text, line) in [
+            ("{\"a b\":[1,\"\\n\\\\ 東京 é\"]}", "{\"a b\":[1,\"\\n\\\\ 東京 é\"]}"),
+            ("\"\u{9b}2J\u{7f}\u{80}\u{9f}\"", r#""\u009b2J\u007f\u0080\u009f""#),
+            (
+                "\"\u{202e}\u{2066}\u{61c}\u{200b}\u{ad}\u{2028}\"",
+                r#""\u202e\u2066\u061c\u200b\u00ad\u2028""#,
+            ),
+            ("\"\u{fe0f}\u{3164}\u{115f}\u{feff}\"", r#""\ufe0f\u3164\u115f\ufeff""#),
+            ("{\"\u{e0041}\":\"😀\u{e0100}\u{10ffff}\"}", r#"{"\udb40\udc41":"😀\udb40\udd00\udbff\udfff"}"#),
+        ] {
+            assert_eq!(json_line(text), line);
+        }
+    }
+
+    proptest! {
+        // Law 3: a program reads from the line exactly what it would have read without the escapes.
+        #[test]
+        fn a_line_of_json_keeps_its_value(text in any::<String>()) {
+            let line = json_line(&serde_json::to_string(&text).unwrap());
+            prop_assert!(line.chars().all(|c| c == ' ' || !is_unseen(c)), "{line:?}");
+            prop_assert_eq!(serde_json::from_str::<String>(&line).unwrap(), text);
         }
     }
 

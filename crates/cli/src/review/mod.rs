@@ -7,7 +7,7 @@ mod prompt;
 mod terminal;
 
 pub(crate) use card::{Card, Extent};
-pub(crate) use escape::{AtomKind, Quoting, atoms, inline, word_width};
+pub(crate) use escape::{AtomKind, Quoting, atoms, inline, json_line, word_width};
 pub(crate) use layout::{DIM, ESCAPE, cut, json};
 pub(crate) use prompt::{Prompt, Reply};
 pub(crate) use terminal::Screen;

@@ -1,10 +1,12 @@
 //! `audit verify` and `audit show` (design 7; scenarios J).
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::support::{Host, Place, run};
+use crate::support::{Host, Place, countersign, run, wait};
 
 /// A trail of one denied and one approved review.
 fn place() -> Place {
@@ -66,6 +68,41 @@ fn what_cannot_be_read_is_2() {
         assert_eq!(ended.status, Some(2), "{}", ended.err);
         assert!(ended.err.contains("absent"), "{}", ended.err);
         assert_eq!(run(&["audit", command, place.folder.path().to_str().unwrap()]).status, Some(2));
+    }
+}
+
+// Law 9: a pipe that nobody writes to is not waited for.
+#[test]
+fn only_a_regular_file_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for command in ["verify", "show"] {
+        for file in [pipe.to_str().unwrap(), "/dev/null"] {
+            let mut child = countersign(&["audit", command, file])
+                .stderr(Stdio::piped())
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            assert_eq!(wait(&mut child).code(), Some(2), "{command} {file}");
+            let err = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+            assert!(err.contains("not a regular file"), "{err}");
+        }
+    }
+}
+
+// Arguments may be private: a file of ours is its owner's only, and of another it is said.
+#[test]
+fn an_audit_file_that_others_may_read_is_named() {
+    let place = Place::new();
+    assert_eq!(Host::start(&place).stop().code(), Some(0));
+    assert!(!place.log().contains("rights"), "{}", place.log());
+    let file = place.path("audit.jsonl");
+    for mode in [0o640, 0o602] {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(Host::start(&place).stop().code(), Some(0));
+        let log = place.log();
+        assert!(log.contains("WARN") && log.contains(&format!("audit.jsonl (mode {mode:o})")), "{log}");
     }
 }
 

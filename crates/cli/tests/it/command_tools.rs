@@ -178,6 +178,42 @@ fn a_command_that_ignores_term_is_killed_with_its_host() {
     assert_eq!(place.verify().status, Some(0));
 }
 
+// Law 9: what left the group may live on, but the host keeps nothing open for it.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_leaves_the_group_holds_nothing_of_the_host() {
+    // It ends only when nobody reads its standard error any more.
+    let stays = "trap '' PIPE; while echo here >&2; do sleep 0.05; done; echo > closed";
+    let script = format!("setsid sh -c \"{stays}\" > /dev/null & echo 1");
+    let place = place(&script, json!({}));
+    let host = Host::start(&place);
+    let open = || fs::read_dir(format!("/proc/{}/fd", host.child.id())).unwrap().count();
+    assert_eq!(host.run(&["--decide", "deny", "x"]).status, Some(3));
+    let before = until("the end of the connections", || Some(open()).filter(|count| *count <= 20));
+    let ended = host.run(&["--json", "--decide", "approve", "x"]);
+    assert_eq!(output(&ended), json!(1));
+    assert!(place.log().contains("here"), "{}", place.log());
+    until("the end of the log of the call", || place.path("closed").exists().then_some(()));
+    until("the file descriptors of before", || (open() <= before).then_some(()));
+}
+
+// Law 5: who stops the host lets its tools come to their end; they have a TERM and two seconds.
+#[test]
+fn a_tool_may_clean_up_when_the_host_ends() {
+    let script =
+        "trap 'sleep 0.7; echo clean > clean; exit 0' TERM; echo $$ >> pids; while :; do sleep 0.05; done";
+    let place = place(script, json!({}));
+    let host = Host::start(&place);
+    let client = Terminal::start(host.client(&["--decide", "approve", "x"]), 80, 24);
+    let pids = noted(&place, 1);
+    assert_eq!(host.stop().code(), Some(0));
+    // Nothing is waited for: it has been written, and the process is gone.
+    assert_eq!(fs::read_to_string(place.path("clean")).unwrap(), "clean\n");
+    assert!(pids.iter().all(|pid| test_kill_process(*pid).is_err()));
+    assert_eq!(client.end().1, Some(4));
+    assert_eq!(place.audit().last().unwrap()["outcome"], "uncertain");
+}
+
 // A child that stays behind neither delays the result nor outlives the call.
 #[test]
 fn what_a_command_leaves_behind_is_ended() {

@@ -72,6 +72,41 @@ fn a_person_reads_plain_lines() {
         assert!(ended.out.contains(part), "{part}: {}", ended.out);
     }
     assert!(!ended.out.contains('\u{1b}'));
+    for (answer, last) in [
+        ("deny", "Failed: a person refused the call (APPROVAL_DENIED)"),
+        ("cancel", "Cancelled: the run was cancelled (CANCELLED)"),
+    ] {
+        let ended = host.run(&["--decide", answer, TEXT]);
+        assert_eq!(ended.out.lines().last(), Some(last), "{}", ended.out);
+    }
+}
+
+// K1, K3: a line of JSON may reach a terminal; a program reads the same values (law 3).
+#[test]
+fn lines_of_json_hold_nothing_that_a_terminal_obeys() {
+    let place = Place::new();
+    let evil = "a\u{9b}2J\u{7f}\u{202e}\u{200b}\u{fe0f}\u{e0041}é😀";
+    place.edit(|config| {
+        let steps = &mut config["providers"][0]["default"];
+        steps[0]["deltas"] = json!([evil]);
+        steps[0]["calls"][0]["arguments"] = json!({"title": "t", "body": evil});
+        steps[1] = json!({"error": {"code": "PROVIDER_ERROR", "message": evil}});
+        let command = json!(["/bin/sh", "-c", "cat > given; cat given"]);
+        config["tools"][0]["command"] = command;
+    });
+    let host = Host::start(&place);
+    let ended = host.run(&["--json", "--decide", "approve", TEXT]);
+    assert_eq!(ended.status, Some(1), "{}", ended.err);
+    assert!(ended.out.chars().all(|c| matches!(c, '\n' | ' '..='~' | 'é' | '😀')), "{:?}", ended.out);
+    let escaped = r"a\u009b2J\u007f\u202e\u200b\ufe0f\udb40\udc41é😀";
+    let lines = ended.lines();
+    let of = |kind: &str| lines.iter().find(|line| line["type"] == kind).unwrap();
+    // The text, the proposal, the question, the output, the failure, and the last line, which repeats it.
+    assert_eq!(ended.out.matches(escaped).count(), 6, "{}", ended.out);
+    assert_eq!(of("text.delta")["text"], evil);
+    assert_eq!(of("approval.requested")["approval"]["call"]["arguments"]["body"], evil);
+    assert_eq!(of("tool.completed")["output"]["body"], evil);
+    assert_eq!(lines.last().unwrap()["error"]["message"], evil);
 }
 
 // A decision that the host refuses is not sent again, and the run that waits for it is given up.
@@ -127,25 +162,34 @@ fn failures_of_the_way_are_the_last_line_too() {
     }
 }
 
-// Seed: hosts without the opt-in keep their behaviour; a gated tool does not run there.
+// Law 1: whoever says how reviews are answered expects them; at a host that has none nothing with tools is started.
 #[test]
-fn a_host_without_reviews_runs_what_needs_none() {
-    let place = Place::new();
-    place.edit(|config| drop(config.as_object_mut().unwrap().remove("approvals")));
-    let host = Host::start(&place);
-    let ended = host.run(&["--json", "--decide", "approve", TEXT]);
-    assert_eq!(ended.status, Some(1), "{}", ended.err);
-    assert_eq!(ended.lines().last().unwrap()["error"]["code"], "APPROVAL_REQUIRED");
-    assert_eq!(place.effects().len(), 0);
-
-    let place = Place::new();
-    place.edit(|config| {
-        config.as_object_mut().unwrap().remove("approvals");
-        config["tools"][0]["requiresApproval"] = json!(false);
-    });
-    let host = Host::start(&place);
-    let ended = host.run(&["--json", "--decide", "deny", TEXT]);
-    assert_eq!((ended.status, place.effects().len()), (Some(0), 1), "{}", ended.out);
+fn a_host_without_reviews_gets_no_run_with_tools() {
+    for gated in [true, false] {
+        let place = Place::new();
+        place.edit(|config| {
+            config.as_object_mut().unwrap().remove("approvals");
+            config["tools"][0]["requiresApproval"] = json!(gated);
+            config["providers"][0]["scripts"] = json!({"hello": [{"text": "Hello."}]});
+        });
+        let host = Host::start(&place);
+        for answer in ["approve", "deny", "cancel"] {
+            let ended = host.run(&["--json", "--decide", answer, TEXT]);
+            assert_eq!(ended.status, Some(2), "{}{}", ended.out, ended.err);
+            let lines = ended.lines();
+            assert_eq!((lines.len(), &lines[0]["error"]["code"]), (1, &json!("APPROVAL_UNAVAILABLE")));
+            assert!(ended.err.contains("this host does not offer reviews"), "{}", ended.err);
+        }
+        assert_eq!(place.effects().len(), 0);
+        // Without tools there is nothing to review.
+        let token = place.arg("token");
+        let talk = run(&[
+            &["run", "--url", &host.url, "--token-file", &token, "--provider", "mock", "--model", "demo"][..],
+            &["--decide", "deny", "hello"],
+        ]
+        .concat());
+        assert!(talk.status == Some(0) && talk.out.contains("Hello."), "{}{}", talk.out, talk.err);
+    }
 }
 
 // Seed: each request chooses its idle policy and may bound the review; a host may refuse the pause (G5).

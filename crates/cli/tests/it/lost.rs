@@ -1,4 +1,5 @@
-//! A decision whose receipt is lost (laws 1 and 8): it is not sent again by itself, and the run tells what happened.
+//! A decision or a stream that is lost on its way (laws 1 and 8): no decision is sent again by itself, and what is
+//! known is told.
 
 use std::io::{Read, Write, copy};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -10,13 +11,15 @@ use serde_json::json;
 
 use crate::support::{Host, Place, Terminal, countersign, finish, until};
 
-/// What happens to the first decision on its way. Later ones pass.
+/// What is lost: the stream, or the first decision. Later ones pass.
 #[derive(Clone, Copy)]
 enum Fate {
     /// It arrives, and its receipt is lost.
     ReceiptLost,
     /// It never arrives.
     Swallowed,
+    /// The stream breaks behind this.
+    Cut(&'static str),
 }
 
 /// A way to the host that loses one decision or its receipt.
@@ -63,8 +66,25 @@ fn pass(mut client: TcpStream, target: &str, fate: Fate, decisions: &AtomicUsize
         let _ = copy(&mut up, &mut down);
         let _ = down.shutdown(Shutdown::Both);
     });
-    let _ = copy(&mut host, &mut client);
+    match fate {
+        Fate::Cut(last) if head.starts_with(b"POST /v1/runs ") => copy_through(last, &mut host, &mut client),
+        _ => drop(copy(&mut host, &mut client)),
+    }
+    let _ = host.shutdown(Shutdown::Both);
     let _ = client.shutdown(Shutdown::Both);
+}
+
+/// Copies through the frame that holds the text.
+fn copy_through(last: &str, from: &mut TcpStream, to: &mut TcpStream) {
+    let mut seen = Vec::new();
+    let mut byte = [0];
+    while from.read(&mut byte).unwrap_or(0) == 1 {
+        seen.push(byte[0]);
+        to.write_all(&byte).unwrap();
+        if byte == *b"\n" && seen.ends_with(b"\n\n") && String::from_utf8_lossy(&seen).contains(last) {
+            return;
+        }
+    }
 }
 
 /// Up to the empty line, byte by byte, so that nothing of the body is taken.
@@ -126,4 +146,29 @@ fn a_person_is_told_and_asked_again() {
     run.press("a\n");
     assert_eq!(run.end().1, Some(0));
     assert_eq!((way.decisions.load(Ordering::SeqCst), place.effects().len()), (2, 1));
+}
+
+// The end of the agent's text is the end of its line: our own words are not taken for its.
+#[test]
+fn a_stream_that_breaks_in_a_text_ends_its_line() {
+    let place = Place::new();
+    place.edit(|config| config["providers"][0]["default"][0]["deltas"] = json!(["I think"]));
+    let host = Host::start(&place);
+    let way = Way::to(&host, Fate::Cut("I think"));
+    let ended = finish(&mut client(&place, &way, &["--decide", "approve", "x"]));
+    assert_eq!(ended.status, Some(1), "{}{}", ended.out, ended.err);
+    assert!(ended.out.ends_with("│ I think\n") && ended.err.starts_with("countersign: "), "{ended:?}");
+    assert_eq!(place.effects().len(), 0);
+}
+
+#[test]
+fn a_stream_that_breaks_at_the_question_ends_its_line() {
+    let place = Place::new();
+    let host = Host::start(&place);
+    let way = Way::to(&host, Fate::Cut("approval.requested"));
+    let run = Terminal::start(client(&place, &way, &["x"]), 100, 30);
+    let (seen, status) = run.end();
+    assert_eq!(status, Some(1), "{seen}");
+    assert!(seen.contains("[v] view whole > \r\ncountersign: "), "{seen}");
+    assert_eq!(place.effects().len(), 0);
 }

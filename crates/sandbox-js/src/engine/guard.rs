@@ -3,8 +3,8 @@
 //! The flag is what guarantees (collect-semantics R1.9): every host function, every job and the final result look at it.
 //! The uncatchable error and the refused memory only make the end quick.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::limits::{Bound, Limits};
@@ -12,6 +12,8 @@ use crate::limits::{Bound, Limits};
 /// Why the engine stopped a run. The first reason stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
+    /// Nobody waits for the run any more.
+    Abandoned,
     /// A limit was passed.
     Limit(Bound),
     /// Our own code panicked inside a host function.
@@ -26,6 +28,8 @@ pub(crate) struct Guard {
     /// engine, so nothing is refused before.
     armed: AtomicBool,
     stopped: AtomicBool,
+    /// Raised from another thread when the run is over for everybody else.
+    abandoned: Arc<AtomicBool>,
     reason: Mutex<Option<Stop>>,
     polls: AtomicU64,
     max_polls: u64,
@@ -45,10 +49,11 @@ pub(crate) struct Guard {
 const HARD: usize = 2;
 
 impl Guard {
-    pub(crate) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &Limits, abandoned: Arc<AtomicBool>) -> Self {
         Self {
             armed: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            abandoned,
             reason: Mutex::new(None),
             polls: AtomicU64::new(0),
             max_polls: limits.polls,
@@ -111,6 +116,9 @@ impl Guard {
 
     /// Looks at the clock, for natives that run long without a poll. Answers whether the run must end.
     pub(crate) fn overdue(&self) -> bool {
+        if self.abandoned.load(Relaxed) {
+            self.stop(Stop::Abandoned);
+        }
         if self.armed.load(Relaxed) && nanos(self.epoch.elapsed()) > self.deadline.load(Relaxed) {
             self.stop(Stop::Limit(Bound::Compute));
         }

@@ -1,5 +1,6 @@
 //! [`Machine`]: one run of one program, as a state machine.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ pub(crate) struct MachineOptions {
     pub(crate) seed: [u8; 32],
     /// Milliseconds since 1970 that the program's clock shows first.
     pub(crate) clock: i64,
+    /// Ends the run from another thread.
+    pub(crate) abandoned: Arc<AtomicBool>,
 }
 
 /// Why there is no machine.
@@ -96,7 +99,7 @@ impl Machine {
     /// # Errors
     /// [`NotStarted`]: the limits leave no room for an engine, or there is none.
     pub(crate) fn new(options: MachineOptions) -> Result<Self, NotStarted> {
-        let guard = Arc::new(Guard::new(&options.limits));
+        let guard = Arc::new(Guard::new(&options.limits, Arc::clone(&options.abandoned)));
         Self::with(options, &guard)
             .map_err(|why| guard.reason().map_or(NotStarted::Failed(why), NotStarted::Stopped))
     }
@@ -287,7 +290,8 @@ mod tests {
 
     fn machine(limits: Limits) -> Machine {
         let functions = vec![HostFunction::new("get", |_, _| async { Ok(Output::null()) })];
-        let options = MachineOptions { functions, limits, seed: [1; 32], clock: 0 };
+        let options =
+            MachineOptions { functions, limits, seed: [1; 32], clock: 0, abandoned: Arc::default() };
         match Machine::new(options) {
             Ok(machine) => machine,
             Err(why) => panic!("{why:?}"),
@@ -372,7 +376,13 @@ mod tests {
             Limits { memory: 60_000, ..Limits::default() },
             Limits { polls: 0, ..Limits::default() },
         ] {
-            let options = MachineOptions { functions: Vec::new(), limits, seed: [1; 32], clock: 0 };
+            let options = MachineOptions {
+                functions: Vec::new(),
+                limits,
+                seed: [1; 32],
+                clock: 0,
+                abandoned: Arc::default(),
+            };
             let stopped = match Machine::new(options) {
                 Err(NotStarted::Stopped(_)) => true,
                 Err(NotStarted::Failed(why)) => panic!("{why}"),

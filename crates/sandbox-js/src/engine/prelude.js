@@ -6,7 +6,7 @@
   const { apply, construct, defineProperty, getOwnPropertyDescriptor, getPrototypeOf, ownKeys } = Reflect;
   const uncurry = (method) => (self, ...args) => apply(method, self, args);
   const { isArray } = Array;
-  const freeze = Object.freeze;
+  const { freeze, hasOwn } = Object;
   const NativeTypeError = TypeError;
   const NativeRangeError = RangeError;
   const NativeError = Error;
@@ -30,12 +30,13 @@
   delete JSON.rawJSON;
   delete JSON.isRawJSON;
 
+  // Descriptors without a prototype: a program may put `get` on Object.prototype.
   const hide = (object, name, value) =>
-    defineProperty(object, name, { value, writable: true, enumerable: false, configurable: true });
+    defineProperty(object, name, { __proto__: null, value, writable: true, enumerable: false, configurable: true });
   const show = (object, name, value) =>
-    defineProperty(object, name, { value, writable: true, enumerable: true, configurable: true });
+    defineProperty(object, name, { __proto__: null, value, writable: true, enumerable: true, configurable: true });
   const lock = (name, value) =>
-    defineProperty(globalThis, name, { value, writable: false, enumerable: false, configurable: false });
+    defineProperty(globalThis, name, { __proto__: null, value, writable: false, enumerable: false, configurable: false });
   // A method that is no constructor, with the name and length of the one that it stands for.
   const replace = (object, name, make) => {
     const original = object[name];
@@ -67,7 +68,7 @@
     for (let at = self; at !== null; at = getPrototypeOf(at)) {
       const property = getOwnPropertyDescriptor(at, 'length');
       if (property === undefined) continue;
-      if (!('value' in property) || (typeof property.value === 'object' && property.value !== null)
+      if (!hasOwn(property, 'value') || (typeof property.value === 'object' && property.value !== null)
         || typeof property.value === 'function') {
         throw new NativeTypeError('array methods take no object whose length is computed here');
       }
@@ -98,7 +99,7 @@
     if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return;
     for (let at = value; at !== null; at = getPrototypeOf(at)) {
       const property = getOwnPropertyDescriptor(at, symSpreadable);
-      if (property !== undefined && !('value' in property)) {
+      if (property !== undefined && !hasOwn(property, 'value')) {
         throw new NativeTypeError('concat takes no computed Symbol.isConcatSpreadable here');
       }
     }

@@ -23,7 +23,8 @@ struct Verdict {
 
 impl Run {
     pub(super) async fn end(mut self, machine: Option<Box<Machine>>, end: End) -> RunOutcome {
-        // The program does nothing more from here on.
+        // The program does nothing more from here on, even if its engine still computes.
+        drop(std::mem::take(&mut self.abandoned));
         if let Some(machine) = machine {
             self.sandbox.pool.discard(machine);
         }

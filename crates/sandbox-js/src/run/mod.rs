@@ -10,7 +10,7 @@ mod ending;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -47,6 +47,7 @@ pub(crate) async fn drive(sandbox: Arc<Inner>, options: RunOptions) -> Result<Ru
         budget: Stopwatch::new(options.limits.run),
         console: Console::new(options.limits.console),
         program: None,
+        abandoned: Abandon::default(),
         sandbox,
         options,
         began,
@@ -151,6 +152,7 @@ struct Run {
     /// Counts this run among those that wait for a person.
     waits: Option<Waits>,
     program: Option<Program>,
+    abandoned: Abandon,
     /// What the program printed, once the machine is gone.
     console: Console,
 }
@@ -181,6 +183,7 @@ impl Run {
             limits: self.options.limits.clone(),
             seed: self.options.origin.seed,
             clock: self.began.millis(),
+            abandoned: Arc::clone(&self.abandoned.0),
         };
         let allowed = self.options.limits.compute + OVERRUN;
         self.sandbox.pool.start(allowed, move || {
@@ -241,7 +244,7 @@ impl Run {
     fn stopped(&self, stop: &Stop) -> End {
         match stop {
             Stop::Limit(bound) => self.limit(*bound),
-            Stop::Panicked => {
+            Stop::Abandoned | Stop::Panicked => {
                 End::Now(Ending::WorkerLost, "the sandbox failed in a function of its own".to_owned())
             }
         }
@@ -412,6 +415,16 @@ impl Run {
         if self.tasks.executing() == 0 {
             self.budget.stop();
         }
+    }
+}
+
+/// Tells an engine that still computes that its run is over, when it is dropped.
+#[derive(Default)]
+struct Abandon(Arc<AtomicBool>);
+
+impl Drop for Abandon {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
     }
 }
 

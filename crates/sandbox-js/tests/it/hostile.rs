@@ -154,6 +154,14 @@ const TABLE: &[(&[Ends], &str)] = &[
         "const a = []; [].concat({ get [Symbol.isConcatSpreadable]() { a.length = 2 ** 32 - 1; return false } }, a)",
     ),
     (&[THROWN], "String.raw({ raw: { length: 2 ** 53 - 1 } })"),
+    (
+        &[THROWN],
+        "Object.prototype.value = 1; Array.prototype.join.call({ get length() { return 2 ** 53 - 1 } })",
+    ),
+    (
+        &[Kind("ApprovalRejected")],
+        "Object.prototype.get = () => 1; Object.prototype.set = () => 1; await del({})",
+    ),
     (&[THROWN], "String.raw({ raw: { get length() { return 2 ** 53 - 1 } } })"),
     (&[THROWN], "const s = 'a'.repeat(5e6); s.indexOf('a'.repeat(2e6) + 'b')"),
     (&[THROWN], "const s = 'a'.repeat(5e6); s.split('a'.repeat(2e6) + 'b')"),

@@ -218,6 +218,31 @@ async fn cancelled_while_waiting() {
     assert_eq!(log.all(), [""; 0]);
 }
 
+// Law 5: a run that is cancelled or dropped while it computes gives its thread back at once.
+#[tokio::test]
+async fn a_run_that_ends_gives_its_thread_back() {
+    let sandbox = Sandbox::new(Config { threads: 1, ..Config::default() }).unwrap();
+    let forever = || {
+        let mut options = options("for (;;) {}", &Log::default());
+        options.limits.polls = u64::MAX;
+        options.limits.compute = Duration::from_secs(3_600);
+        options
+    };
+    let cancelled = forever();
+    let cancellation = cancelled.cancellation.clone();
+    let on = sandbox.clone();
+    let run = tokio::spawn(async move { on.run(cancelled).await.unwrap() });
+    tokio::task::yield_now().await;
+    cancellation.cancel();
+    assert_eq!(failed(run.await.unwrap()).ending, Ending::Cancelled);
+    let (on, dropped) = (sandbox.clone(), forever());
+    let run = tokio::spawn(async move { on.run(dropped).await });
+    tokio::task::yield_now().await;
+    run.abort();
+    let next = RunOptions::new("return 1", Vec::new());
+    assert_eq!(summary(&sandbox.run(next).await.unwrap()), "completed 1");
+}
+
 // Law 5: the future of the run is dropped: the dialog is told, and nothing runs afterwards.
 #[tokio::test(start_paused = true)]
 async fn dropped_while_waiting() {
