@@ -7,6 +7,7 @@ use crate::metadata::Metadata;
 /// Packages that may be there more than once, and why.
 const REASONS: &[(&str, &str)] = &[
     ("getrandom", "ring is at 0.2, jsonschema and ahash at 0.3, uuid at 0.4"),
+    ("num-bigint", "jsonschema is at 0.4, oxc at 0.5"),
     ("r-efi", "for UEFI only, below two of the versions of getrandom"),
     ("syn", "tracing and strum are at 2, serde and async-trait at 3; it is in macros only"),
     ("windows-sys", "for Windows only; ring is at 0.52"),
