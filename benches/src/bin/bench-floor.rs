@@ -75,18 +75,18 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
     let value: Value = serde_json::from_slice(&body).unwrap_or_default();
     Ok(match path.as_str() {
         "/echo" => whole(serde_json::to_vec(&value).unwrap_or_default()),
-        "/run" => run(state, value),
+        "/run" => run(state, &value),
         "/decide" => decide(&state, &value),
         _ => missing(),
     })
 }
 
-fn run(state: Arc<State>, call: Value) -> Response<Body> {
+fn run(state: Arc<State>, call: &Value) -> Response<Body> {
     let (sender, receiver) = mpsc::channel(2);
+    let call = serde_json::to_vec(call).unwrap_or_default();
     tokio::spawn(async move {
         let id = state.next.fetch_add(1, Ordering::Relaxed);
         let (decided, decision) = oneshot::channel();
-        let call = serde_json::to_vec(&call).unwrap_or_default();
         let text = String::from_utf8_lossy(&call);
         let event = format!(
             "event: approval.requested\ndata: {{\"approvalId\":\"{id}\",\"runId\":\"{id}\",\"call\":{text}}}\n\n"
@@ -109,7 +109,7 @@ fn decide(state: &State, decision: &Value) -> Response<Body> {
     let mut entries = state.entries.lock().unwrap_or_else(PoisonError::into_inner);
     // Both texts come from trees whose members are sorted.
     let call = serde_json::to_vec(&decision["call"]).unwrap_or_default();
-    if !entries.get(&id).is_some_and(|entry| entry.call == call) {
+    if entries.get(&id).is_none_or(|entry| entry.call != call) {
         return missing();
     }
     let Some(entry) = entries.remove(&id) else { return missing() };

@@ -193,7 +193,7 @@ impl<'d> Entry<'d> {
         match self.members.first() {
             Some((name, _)) => {
                 let name: String = name.chars().take(64).collect();
-                Err(invalid(format!("{}.{name}", self.path), "unknown field"))
+                Err(invalid(format!("{}.{name}", self.path), "unknown member"))
             }
             None => Ok(()),
         }

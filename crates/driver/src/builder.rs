@@ -223,6 +223,9 @@ fn tools(given: Vec<Arc<dyn Tool>>) -> Result<BTreeMap<ToolName, RegisteredTool>
     for tool in given {
         let spec = tool.spec();
         let name = spec.name.clone();
+        if tools.contains_key(&name) {
+            return Err(BuildError::DuplicateTool(name));
+        }
         let wrong = |message: String| BuildError::Schema { name: name.clone(), message };
         if spec.input_schema.kind() != Kind::Object {
             return Err(wrong("expected a JSON object".into()));
@@ -234,9 +237,7 @@ fn tools(given: Vec<Arc<dyn Tool>>) -> Result<BTreeMap<ToolName, RegisteredTool>
             input_schema: spec.input_schema.clone(),
         };
         let registered = RegisteredTool { review: spec.review, definition, schema, tool };
-        if tools.insert(name.clone(), registered).is_some() {
-            return Err(BuildError::DuplicateTool(name));
-        }
+        tools.insert(name, registered);
     }
     Ok(tools)
 }

@@ -28,6 +28,15 @@ impl InputSchema {
         if value.get("$async").is_some_and(|value| *value == Value::Bool(true)) {
             return Err("$async: asynchronous schemas are not supported".into());
         }
+        let object = match value.get("type") {
+            Some(Value::String(word)) => word == "object",
+            Some(Value::Array(words)) => words.iter().any(|word| word == "object"),
+            // Absent, or for the compiler to refuse.
+            _ => true,
+        };
+        if !object {
+            return Err("type: must allow \"object\", as the arguments of a call are one".into());
+        }
         jsonschema::options()
             .with_draft(Draft::Draft7)
             .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES))

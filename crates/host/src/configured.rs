@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use countersign_approval_core::audit::AuditSink;
-use countersign_driver::{ApprovalSettings, Approve, Driver, Tool};
+use countersign_approval_core::ids::ToolName;
+use countersign_driver::{ApprovalSettings, Approve, BuildError, Driver, Tool};
 
 use crate::config::HostConfig;
 use crate::error::StartError;
@@ -32,8 +33,10 @@ impl fmt::Debug for Extras {
 /// Builds the driver that a configuration describes.
 ///
 /// # Errors
-/// [`StartError::Driver`] if the tools cannot be registered, as when two have one name.
+/// [`StartError::Field`] if a tool cannot be registered, as when two have one name; `tools[1].name` is of the second in
+/// [`Extras::tools`]. [`StartError::Driver`] for what the driver refuses else.
 pub fn configured_driver(config: &HostConfig, extras: Extras) -> Result<Driver, StartError> {
+    let names: Vec<_> = extras.tools.iter().map(|tool| tool.spec().name.clone()).collect();
     let mut builder = Driver::builder().limits(config.limits);
     for provider in &config.providers {
         builder = builder.provider(provider.provider());
@@ -51,5 +54,26 @@ pub fn configured_driver(config: &HostConfig, extras: Extras) -> Result<Driver, 
             sink: extras.on_approval_audit,
         });
     }
-    Ok(builder.build()?)
+    builder.build().map_err(|error| named(error, &names))
+}
+
+/// An error of the driver with the field of the tool that it is about.
+fn named(error: BuildError, names: &[ToolName]) -> StartError {
+    let at = |name: &ToolName| names.iter().position(|known| known == name);
+    match &error {
+        BuildError::DuplicateTool(name) => {
+            // The driver stops at the first tool whose name it has seen before.
+            match names.iter().enumerate().filter(|(_, known)| *known == name).nth(1) {
+                Some((at, _)) => {
+                    StartError::invalid(format!("tools[{at}].name"), format!("{name} is used twice"))
+                }
+                None => error.into(),
+            }
+        }
+        BuildError::Schema { name, message } => match at(name) {
+            Some(at) => StartError::invalid(format!("tools[{at}].inputSchema"), message),
+            None => error.into(),
+        },
+        _ => error.into(),
+    }
 }

@@ -1,6 +1,7 @@
 //! Why a host does not start.
 
 use std::io;
+use std::path::Path;
 
 use countersign_driver::BuildError;
 use countersign_protocol::code::Code;
@@ -28,9 +29,16 @@ pub enum StartError {
         reason: String,
     },
     /// The text is not JSON, or breaks a rule of the exact JSON gate (design 3).
-    #[error("INVALID_CONFIG: {0}")]
-    Text(String),
-    /// The driver refuses what it was given, such as two tools of one name.
+    #[error("INVALID_CONFIG: {}{reason}", place(path.as_deref(), *position))]
+    Text {
+        /// The path as it was given, if the text came from a file.
+        path: Option<String>,
+        /// Where it stops being JSON: line and column in characters, each from 1.
+        position: Option<(usize, usize)>,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The driver refuses what it was given, and no field is at fault.
     #[error("INVALID_CONFIG: driver: {0}")]
     Driver(#[from] BuildError),
     /// The address cannot be bound.
@@ -48,7 +56,7 @@ impl StartError {
     pub fn code(&self) -> Code {
         match self {
             Self::Field { code, .. } => code.clone(),
-            Self::File { .. } | Self::Text(_) | Self::Driver(_) => Code::INVALID_CONFIG,
+            Self::File { .. } | Self::Text { .. } | Self::Driver(_) => Code::INVALID_CONFIG,
             Self::Listen { .. } => Code::from("LISTEN_FAILED".to_owned()),
         }
     }
@@ -57,8 +65,22 @@ impl StartError {
     pub fn field(&self) -> Option<&str> {
         match self {
             Self::Field { field, .. } => Some(field),
-            Self::File { .. } | Self::Text(_) | Self::Driver(_) => None,
+            Self::File { .. } | Self::Text { .. } | Self::Driver(_) => None,
             Self::Listen { .. } => Some("listen"),
+        }
+    }
+
+    pub(crate) fn text(reason: impl Into<String>) -> Self {
+        Self::Text { path: None, position: None, reason: reason.into() }
+    }
+
+    /// Names the file that a text came from.
+    pub(crate) fn in_file(self, file: &Path) -> Self {
+        match self {
+            Self::Text { position, reason, .. } => {
+                Self::Text { path: Some(file.display().to_string()), position, reason }
+            }
+            other => other,
         }
     }
 
@@ -68,5 +90,15 @@ impl StartError {
 
     pub(crate) fn with(code: Code, field: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Field { code, field: field.into(), reason: reason.into() }
+    }
+}
+
+/// As compilers write it, so that editors find it.
+fn place(path: Option<&str>, position: Option<(usize, usize)>) -> String {
+    match (path, position) {
+        (Some(path), Some((line, column))) => format!("{path}:{line}:{column}: "),
+        (Some(path), None) => format!("{path}: "),
+        (None, Some((line, column))) => format!("line {line}, column {column}: "),
+        (None, None) => String::new(),
     }
 }

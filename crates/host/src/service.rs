@@ -60,7 +60,7 @@ impl Service {
         }
         let tokens = Tokens::new(&options.tokens)?;
         let concurrency = options.concurrency.check()?;
-        let protocol = protocol_info(&driver).map_err(|error| StartError::Text(error.to_string()))?;
+        let protocol = protocol_info(&driver).map_err(|error| StartError::text(error.to_string()))?;
         let closing = CancellationToken::new();
         let shared = Shared {
             driver,

@@ -155,7 +155,11 @@ impl From<&ApprovalError> for ErrorInfo {
 
 impl fmt::Display for ErrorInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code, self.message)
+        write!(f, "{}: {}", self.code, self.message)?;
+        match self.outcome {
+            Some(UncertainOutcome::Uncertain) => f.write_str(" (outcome uncertain)"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -58,7 +58,7 @@ impl<'a> Fields<'a> {
     pub(crate) fn finish(self) -> Result<(), Error> {
         match self.members.first() {
             None => Ok(()),
-            Some((unknown, _)) => Err(Error::config(self.member(unknown), "is not a known member")),
+            Some((unknown, _)) => Err(Error::config(self.member(unknown), "unknown member")),
         }
     }
 

@@ -16,10 +16,10 @@ use crate::value::Json;
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum Approval {
-    /// The call throws `ApprovalRejected` into the program without running (collect-semantics section 10).
+    /// The call throws `ApprovalRejected` into the program without running (sandbox spec 10).
     #[default]
     Deny,
-    /// One decision for each call; the run waits, and its clocks stand still (collect-semantics section 9).
+    /// One decision for each call; the run waits, and its clocks stand still (sandbox spec 9).
     Pause(Pause),
 }
 

@@ -164,7 +164,7 @@ impl Function {
     }
 
     /// Judges each input before the approval decision, on the text that a person would be shown, without changing it
-    /// (collect-semantics R2.5). A refusal is a `TypeError` in the program. This is where a schema validator belongs.
+    /// (sandbox spec R2.5). A refusal is a `TypeError` in the program. This is where a schema validator belongs.
     #[must_use]
     pub fn check(self, check: impl Fn(&Json) -> Result<(), BadInput> + Send + Sync + 'static) -> Self {
         self.with(|inner| inner.check = Some(Arc::new(check)))

@@ -38,7 +38,7 @@ impl fmt::Debug for RunId {
     }
 }
 
-/// One call of one run: the run's id and the number of the call (collect-semantics R4.2). It is the idempotency key that
+/// One call of one run: the run's id and the number of the call (sandbox spec R4.2). It is the idempotency key that
 /// the function gets.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(Arc<str>);

@@ -41,3 +41,6 @@ pub use outcome::{Completed, Ending, Failed, Rejection, Row, RowState, RunOutcom
 pub use sandbox::{Config, Origin, RunOptions, Sandbox};
 pub use source::Position;
 pub use value::{Json, NotExact, Output};
+
+/// What [`RunOptions::cancellation`] is made of.
+pub use tokio_util::sync::CancellationToken;

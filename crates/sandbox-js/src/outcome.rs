@@ -160,7 +160,7 @@ impl Rejection {
     }
 }
 
-/// One call of a run, and what became of it (collect-semantics R8.9).
+/// One call of a run, and what became of it (sandbox spec R8.9).
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The call.

@@ -83,7 +83,7 @@ impl RunOptions {
 }
 
 /// What makes two runs of one program differ, apart from what its functions answer. Two runs with equal origins make the
-/// same calls (collect-semantics section 5).
+/// same calls (sandbox spec 5).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Origin {
     /// The run's id, which is part of each call's id.

@@ -79,7 +79,7 @@ impl Json {
 }
 
 /// What a function gives back: JSON that has not passed the gate yet. Whether it does is judged after the effect, so a
-/// refusal can say that the call was executed (collect-semantics R8.6).
+/// refusal can say that the call was executed (sandbox spec R8.6).
 #[derive(Clone, Debug)]
 pub struct Output(Result<String, String>);
 

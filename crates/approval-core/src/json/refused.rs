@@ -19,6 +19,8 @@ pub struct Refused {
     kind: RefusedKind,
     path: String,
     what: String,
+    /// Of a syntax error: the byte, and what should have stood there.
+    expected: Option<(usize, &'static str)>,
 }
 
 /// The rule that a refused text breaks. A text that is not JSON is always `Utf8`, `TooLong` or `Syntax`, whatever else
@@ -56,12 +58,19 @@ impl Refused {
         &self.path
     }
 
-    pub(super) fn new(kind: RefusedKind, path: String, what: impl Into<String>) -> Self {
-        Self { kind, path, what: what.into() }
+    /// Of a syntax error ([`RefusedKind::Syntax`]): its byte offset in the text, and what should have stood there, such
+    /// as `a key`. For readers of files, who want a line and a column.
+    pub const fn expected(&self) -> Option<(usize, &'static str)> {
+        self.expected
     }
 
-    pub(super) fn syntax(path: String, offset: usize, expected: &str) -> Self {
-        Self::new(RefusedKind::Syntax, path, format!("not JSON: expected {expected} at byte {offset}"))
+    pub(super) fn new(kind: RefusedKind, path: String, what: impl Into<String>) -> Self {
+        Self { kind, path, what: what.into(), expected: None }
+    }
+
+    pub(super) fn syntax(path: String, offset: usize, expected: &'static str) -> Self {
+        let what = format!("not JSON: expected {expected} at byte {offset}");
+        Self { expected: Some((offset, expected)), ..Self::new(RefusedKind::Syntax, path, what) }
     }
 
     pub(super) fn number(path: String, number: &str) -> Self {

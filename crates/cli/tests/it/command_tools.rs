@@ -183,7 +183,8 @@ fn a_command_that_ignores_term_is_killed_with_its_host() {
 #[test]
 fn what_leaves_the_group_holds_nothing_of_the_host() {
     // It ends only when nobody reads its standard error any more; its parent waits until it has left the group.
-    let stays = "echo here >&2; echo > left; trap '' PIPE; while echo more >&2; do sleep 0.05; done; echo > closed";
+    let stays =
+        "echo here >&2; echo > left; trap '' PIPE; while echo more >&2; do sleep 0.05; done; echo > closed";
     let script =
         format!("setsid sh -c \"{stays}\" > /dev/null & while [ ! -e left ]; do sleep 0.01; done; echo 1");
     let place = place(&script, json!({}));

@@ -96,14 +96,14 @@ fn a_wrong_configuration_names_code_and_field() {
         (|c| c["listen"]["host"] = json!("0.0.0.0"), "TLS_REQUIRED: listen.host: "),
         (|c| c["tools"] = json!({}), "INVALID_CONFIG: tools: expected an array"),
         (|c| c["tools"][0] = json!(3), "INVALID_CONFIG: tools[0]: expected an object"),
-        (|c| c["tools"][0]["cwd"] = json!("x"), "INVALID_CONFIG: tools[0].cwd: unknown field"),
+        (|c| c["tools"][0]["cwd"] = json!("x"), "INVALID_CONFIG: tools[0].cwd: unknown member"),
         (|c| c["tools"][0]["name"] = json!("save proposal"), "INVALID_CONFIG: tools[0].name: "),
         (
             |c| c["tools"][0]["description"] = json!(null),
             "INVALID_CONFIG: tools[0].description: expected a string",
         ),
         (|c| c["tools"][0]["inputSchema"] = json!([]), "INVALID_CONFIG: tools[0].inputSchema: "),
-        (|c| c["tools"][0]["inputSchema"] = json!({"type": 3}), "INVALID_CONFIG: driver: "),
+        (|c| c["tools"][0]["inputSchema"] = json!({"type": 3}), "INVALID_CONFIG: tools[0].inputSchema: "),
         (
             |c| drop(c["tools"][0].as_object_mut().unwrap().remove("requiresApproval")),
             "requiresApproval: required",
@@ -133,10 +133,10 @@ fn a_wrong_configuration_names_code_and_field() {
                 let tool = c["tools"][0].clone();
                 c["tools"].as_array_mut().unwrap().push(tool)
             },
-            "INVALID_CONFIG: driver: ",
+            "INVALID_CONFIG: tools[1].name: save_proposal is used twice",
         ),
         (|c| c["audit"] = json!("audit.jsonl"), "INVALID_CONFIG: audit: expected an object"),
-        (|c| c["audit"]["path"] = json!("x"), "INVALID_CONFIG: audit.path: unknown field"),
+        (|c| c["audit"]["path"] = json!("x"), "INVALID_CONFIG: audit.path: unknown member"),
         (|c| c["audit"]["file"] = json!(""), "INVALID_CONFIG: audit.file: "),
     ];
     for (change, reason) in cases {

@@ -14,7 +14,7 @@ mod tokens;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use countersign_approval_core::json::{Document, Exact, Gate};
+use countersign_approval_core::json::{Document, Exact, Gate, Refused};
 use countersign_driver::{IdlePause, RunLimits};
 use url::Url;
 
@@ -89,7 +89,7 @@ impl HostConfig {
     ) -> Result<(Self, BTreeMap<String, Exact>), StartError> {
         let text = file::read(path)?;
         let base = path.parent().unwrap_or_else(|| Path::new(""));
-        Self::parse_with_extensions(&text, base, names)
+        Self::parse_with_extensions(&text, base, names).map_err(|error| error.in_file(path))
     }
 
     /// Reads a configuration text. Relative paths in it resolve against `base`.
@@ -109,7 +109,7 @@ impl HostConfig {
         base: &Path,
         names: &[&str],
     ) -> Result<(Self, BTreeMap<String, Exact>), StartError> {
-        let document = Document::parse(text).map_err(|refused| StartError::Text(refused.to_string()))?;
+        let document = Document::parse(text).map_err(|refused| not_exact(text, &refused))?;
         let mut top = Object::top(document.root())?;
         let mut extensions = BTreeMap::new();
         for name in names {
@@ -163,4 +163,13 @@ impl HostConfig {
     pub const fn client_url(&self) -> Option<&Url> {
         self.client_url.as_ref()
     }
+}
+
+/// A person wrote this text with an editor, which knows lines and columns, not bytes.
+fn not_exact(text: &str, refused: &Refused) -> StartError {
+    let Some((offset, expected)) = refused.expected() else { return StartError::text(refused.to_string()) };
+    let before = &text[..text.floor_char_boundary(offset)];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    StartError::Text { path: None, position: Some((line, column)), reason: format!("expected {expected}") }
 }

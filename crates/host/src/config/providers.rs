@@ -95,7 +95,7 @@ fn openai_compatible(
     members.finish()?;
     let api_key = secrets.resolve(&key)?;
     if api_key.expose_secret().is_empty() {
-        return Err(StartError::with(Code::AUTH_REQUIRED, key.path(), "the key is missing or empty"));
+        return Err(StartError::with(Code::AUTH_REQUIRED, key.path(), "the key is empty"));
     }
     let model = |field: Field<'_>| {
         ModelId::parse(&field.string(1..=200)?).map_err(|invalid| field.invalid(invalid.rule))

@@ -79,7 +79,7 @@ pub(super) struct Object<'d> {
 impl<'d> Object<'d> {
     /// The whole configuration.
     pub(super) fn top(node: Node<'d>) -> Result<Self, StartError> {
-        let members = node.as_object().ok_or_else(|| StartError::Text("expected a JSON object".into()))?;
+        let members = node.as_object().ok_or_else(|| StartError::text("expected a JSON object"))?;
         Ok(Self { path: String::new(), members: members.collect() })
     }
 
@@ -104,7 +104,7 @@ impl<'d> Object<'d> {
     /// Refuses what nobody read.
     pub(super) fn finish(self) -> Result<(), StartError> {
         match self.members.first() {
-            Some((key, _)) => Err(StartError::invalid(self.path_of(key), "unknown field")),
+            Some((key, _)) => Err(StartError::invalid(self.path_of(key), "unknown member")),
             None => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! Secrets by reference: an environment variable or a private file (contract 6.1). Inline secrets are refused.
 
-use std::env;
+use std::env::{self, VarError};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
@@ -18,15 +18,18 @@ const MAX_SECRET_BYTES: u64 = 65_536;
 /// Where references are resolved.
 pub(super) struct Secrets<'a> {
     base: &'a Path,
-    variable: fn(&str) -> Option<String>,
+    variable: fn(&str) -> Result<String, VarError>,
 }
 
 impl<'a> Secrets<'a> {
     pub(super) fn new(base: &'a Path) -> Self {
-        Self { base, variable: |name| env::var(name).ok() }
+        Self { base, variable: |name| env::var(name) }
     }
 
-    /// The secret that a reference names, without white space at its end. A missing file or variable is empty.
+    /// The secret that a reference names, without white space at its end.
+    ///
+    /// # Errors
+    /// A missing file or variable is an empty secret (contract 6.1) and so never of use: `AUTH_REQUIRED`, with its name.
     pub(super) fn resolve(&self, field: &Field<'_>) -> Result<SecretString, StartError> {
         if field.node().as_str().is_some() {
             return Err(field.invalid(
@@ -59,17 +62,27 @@ impl<'a> Secrets<'a> {
         if !good {
             return Err(field.invalid("must match ^[A-Za-z_][A-Za-z0-9_]{0,127}$"));
         }
-        Ok(Zeroizing::new((self.variable)(&name).unwrap_or_default()))
+        match (self.variable)(&name) {
+            Ok(value) => Ok(Zeroizing::new(value)),
+            Err(VarError::NotPresent) => Err(missing(field, format!("the variable {name} is not set"))),
+            Err(VarError::NotUnicode(_)) => {
+                let reason = format!("the variable {name} is not valid UTF-8");
+                Err(StartError::with(Code::SECRET_UNAVAILABLE, field.path(), reason))
+            }
+        }
     }
 
     fn read_file(&self, field: &Field<'_>) -> Result<Zeroizing<String>, StartError> {
-        let path = self.base.join(field.string(1..=4096)?);
+        let name = field.string(1..=4096)?;
+        let path = self.base.join(&name);
         let unavailable =
             |error: &io::Error| StartError::with(Code::SECRET_UNAVAILABLE, field.path(), error.to_string());
         // Asked before opening: opening a pipe would wait for its other end.
         match fs::metadata(&path) {
             Ok(metadata) => check_kind(field, &metadata)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Zeroizing::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(no_file(field, &name, &path));
+            }
             Err(error) => return Err(unavailable(&error)),
         }
         let file = File::open(&path).map_err(|error| unavailable(&error))?;
@@ -90,6 +103,17 @@ impl<'a> Secrets<'a> {
             }
         }
     }
+}
+
+/// The whole path, as a relative one resolves against the configuration's folder, which a reader may not expect.
+fn no_file(field: &Field<'_>, name: &str, path: &Path) -> StartError {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let tilde = if name.starts_with('~') { "; ~ is not expanded" } else { "" };
+    missing(field, format!("the file {} does not exist{tilde}", path.display().to_string().escape_debug()))
+}
+
+fn missing(field: &Field<'_>, reason: String) -> StartError {
+    StartError::with(Code::AUTH_REQUIRED, field.path(), reason)
 }
 
 fn check_kind(field: &Field<'_>, metadata: &Metadata) -> Result<(), StartError> {
@@ -127,9 +151,13 @@ mod tests {
 
     // The environment of a test process cannot be set safely, so the lookup is replaced.
     #[test]
-    fn a_variable_is_read_and_trimmed_at_its_end_and_a_missing_one_is_empty() {
-        let secrets =
-            Secrets { base: Path::new(""), variable: |name| (name == "KEY").then(|| " value \n".to_owned()) };
+    fn a_variable_is_read_and_trimmed_at_its_end_and_a_missing_one_is_named() {
+        let variable = |name: &str| match name {
+            "KEY" => Ok(" value \n".to_owned()),
+            "BYTES" => Err(VarError::NotUnicode("s3cret".into())),
+            _ => Err(VarError::NotPresent),
+        };
+        let secrets = Secrets { base: Path::new(""), variable };
         let resolve = |text: &str| {
             let document = Document::parse(text).unwrap();
             let field = Object::top(document.root()).unwrap().required("ref").unwrap();
@@ -139,7 +167,14 @@ mod tests {
                 .map_err(|error| error.to_string())
         };
         assert_eq!(resolve(r#"{"ref":{"env":"KEY"}}"#).as_deref(), Ok(" value"));
-        assert_eq!(resolve(r#"{"ref":{"env":"OTHER"}}"#).as_deref(), Ok(""));
+        assert_eq!(
+            resolve(r#"{"ref":{"env":"OTHER"}}"#),
+            Err("AUTH_REQUIRED: ref.env: the variable OTHER is not set".to_owned())
+        );
+        assert_eq!(
+            resolve(r#"{"ref":{"env":"BYTES"}}"#),
+            Err("SECRET_UNAVAILABLE: ref.env: the variable BYTES is not valid UTF-8".to_owned())
+        );
         assert_eq!(
             resolve(r#"{"ref":{"env":"1KEY"}}"#),
             Err("INVALID_CONFIG: ref.env: must match ^[A-Za-z_][A-Za-z0-9_]{0,127}$".to_owned())

@@ -58,7 +58,7 @@ async fn every_kind_of_bad_body_has_its_error() {
         ),
         ("lone surrogate", br#"{"approvalId":"\ud800"}"#.to_vec(), DECISIONS, (400, "INVALID_APPROVAL")),
         (
-            "unknown field",
+            "unknown member",
             br#"{"provider":"mock","model":"demo","input":"quick","subject":"bob"}"#.to_vec(),
             RUNS,
             (400, "INVALID_REQUEST"),

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use countersign_driver::{Output, ToolSpec, tool};
 use countersign_host::{Extras, HostConfig, StartError, configured_driver, serve};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
@@ -158,13 +159,13 @@ fn every_broken_rule_is_named_with_its_field() {
         ("version", without("/version"), "required"),
         ("providers", without("/providers"), "required"),
         ("tokens", without("/tokens"), "required"),
-        ("verion", with("/verion", json!(1)), "unknown field"),
+        ("verion", with("/verion", json!(1)), "unknown member"),
         ("listen", with("/listen", json!("127.0.0.1:80")), "expected an object"),
         ("listen", with("/listen", Value::Null), "expected an object"),
         ("listen.port", with("/listen", json!({"port": 65_536})), "expected an integer from 0 to 65535"),
         ("listen.port", with("/listen", json!({"port": "80"})), "expected an integer"),
         ("listen.host", with("/listen", json!({"host": 7})), "expected a string"),
-        ("listen.path", with("/listen", json!({"path": "/"})), "unknown field"),
+        ("listen.path", with("/listen", json!({"path": "/"})), "unknown member"),
         ("clientUrl", with("/clientUrl", json!("nowhere")), "not a URL"),
         ("providers", with("/providers", json!([])), "expected 1 to 32 elements, found 0"),
         ("providers", with("/providers", json!(vec![0; 33])), "expected 1 to 32 elements, found 33"),
@@ -176,7 +177,7 @@ fn every_broken_rule_is_named_with_its_field() {
         ("providers[0].id", with("/providers/0/id", json!("a b")), "must match"),
         ("providers[0].models", with("/providers/0/models", json!([])), ""),
         ("providers[0].models[0]", with("/providers/0/models", json!(["a b"])), "must match"),
-        ("providers[0].model", with("/providers/0/model", json!("x")), "known"),
+        ("providers[0].model", with("/providers/0/model", json!("x")), "unknown member"),
         ("providers[0].default[0].delayMs", with("/providers/0/default", json!([{"delayMs": -1}])), ""),
         (
             "providers[1].id",
@@ -202,7 +203,7 @@ fn every_broken_rule_is_named_with_its_field() {
         (
             "providers[1].apiKey",
             with("/providers/1", put(compatible(), "/apiKey", json!("sk"))),
-            "unknown field",
+            "unknown member",
         ),
         (
             "providers[1].apiKeyRef",
@@ -238,7 +239,7 @@ fn every_broken_rule_is_named_with_its_field() {
         (
             "tokens[0].tokenRef.value",
             with("/tokens/0/tokenRef", json!({"file": "ann", "value": ANN})),
-            "unknown field",
+            "unknown member",
         ),
         ("tokens[0].tokenRef.env", with("/tokens/0/tokenRef", json!({"env": "A-B"})), "must match"),
         ("tokens[0].tokenRef.file", with("/tokens/0/tokenRef", json!({"file": ""})), "expected 1 to 4096"),
@@ -249,7 +250,7 @@ fn every_broken_rule_is_named_with_its_field() {
         ("tokens[0].approveTools", with("/tokens/0/approveTools", json!("write")), "expected an array"),
         ("tokens[0].applicationTools", with("/tokens/0/applicationTools", json!([])), later),
         ("tokens[0].manageProviders", with("/tokens/0/manageProviders", json!(true)), later),
-        ("tokens[0].grants", with("/tokens/0/grants", json!([])), "unknown field"),
+        ("tokens[0].grants", with("/tokens/0/grants", json!([])), "unknown member"),
         (
             "tokens[1].id",
             with("/tokens/1", json!({"id": "ann", "subject": "b", "tokenRef": {"file": "bob"}})),
@@ -296,7 +297,7 @@ fn every_broken_rule_is_named_with_its_field() {
         (
             "approvals.onAudit",
             with("/approvals", json!({"interactive": true, "onAudit": "x"})),
-            "unknown field",
+            "unknown member",
         ),
         ("limits.maxSteps", with("/limits", json!({"maxSteps": 65})), "from 1 to 64"),
         ("limits.maxSteps", with("/limits", json!({"maxSteps": 0})), "from 1 to 64"),
@@ -308,7 +309,7 @@ fn every_broken_rule_is_named_with_its_field() {
         ),
         ("limits.maxAttempts", with("/limits", json!({"maxAttempts": 2})), later),
         ("limits.maxAttempts", with("/limits", json!({"maxAttempts": 6})), "from 1 to 5"),
-        ("limits.deadline", with("/limits", json!({"deadline": 1})), "unknown field"),
+        ("limits.deadline", with("/limits", json!({"deadline": 1})), "unknown member"),
         ("allowedOrigins", with("/allowedOrigins", json!(many)), "found 101"),
         ("allowedOrigins[0]", with("/allowedOrigins", json!(["https://app.example/"])), "expected an origin"),
         ("allowedOrigins[0]", with("/allowedOrigins", json!(["*"])), "expected an origin"),
@@ -324,7 +325,7 @@ fn every_broken_rule_is_named_with_its_field() {
         ("usage", with("/usage", json!({})), later),
         ("sessions", with("/sessions", json!({})), later),
         ("jobs", with("/jobs", json!({})), later),
-        ("tools", with("/tools", json!([])), "unknown field"),
+        ("tools", with("/tools", json!([])), "unknown member"),
     ];
     for (field, config, reason) in cases {
         let error = outcome(&directory, &config);
@@ -347,7 +348,13 @@ fn special_codes_are_used_where_the_contract_has_them() {
     private(path, "short", &ANN.as_bytes()[..31]);
     private(path, "lines", format!("{ANN}\n{BOB}").as_bytes());
     private(path, "long", &[b'a'; 4097]);
+    private(path, "empty", b" \n");
     fs::create_dir(path.join("folder")).unwrap();
+    // The whole path is told, on one line.
+    let no_file =
+        |name: &str| format!("AUTH_REQUIRED: tokens[0].tokenRef.file: the file {}/{name}", path.display());
+    let missing = no_file("missing does not exist");
+    let tilde = no_file("~/a\\nb does not exist; ~ is not expanded");
     let token = |file: &str| with("/tokens/0/tokenRef", json!({"file": file}));
     let client = |url: &str| with("/clientUrl", json!(url));
     let cases = [
@@ -359,9 +366,12 @@ fn special_codes_are_used_where_the_contract_has_them() {
         ),
         ("SECRET_UNAVAILABLE: tokens[0].tokenRef.file: the file is not valid UTF-8", token("latin")),
         ("SECRET_UNAVAILABLE: tokens[0].tokenRef.file: not a regular file", token("folder")),
+        (&missing, token("missing")),
+        ("AUTH_REQUIRED: tokens[0].tokenRef.file: the file /nowhere/a does not exist", token("/nowhere/a")),
+        (&tilde, token("~/a\nb")),
         (
             "AUTH_REQUIRED: tokens[0].tokenRef: a token has 32 to 4096 characters; this one has 0",
-            token("missing"),
+            token("empty"),
         ),
         (
             "AUTH_REQUIRED: tokens[0].tokenRef: a token has 32 to 4096 characters; this one has 31",
@@ -373,12 +383,12 @@ fn special_codes_are_used_where_the_contract_has_them() {
         ),
         ("AUTH_REQUIRED: tokens[0].tokenRef: a token is one line", token("lines")),
         (
-            "AUTH_REQUIRED: tokens[0].tokenRef: a token has 32 to 4096 characters; this one has 0",
+            "AUTH_REQUIRED: tokens[0].tokenRef.env: the variable COUNTERSIGN_TEST_NO_SUCH_VARIABLE is not set",
             with("/tokens/0/tokenRef", json!({"env": "COUNTERSIGN_TEST_NO_SUCH_VARIABLE"})),
         ),
         (
-            "AUTH_REQUIRED: providers[1].apiKeyRef: the key is missing or empty",
-            with("/providers/1", put(compatible(), "/apiKeyRef", json!({"file": "missing"}))),
+            "AUTH_REQUIRED: providers[1].apiKeyRef: the key is empty",
+            with("/providers/1", put(compatible(), "/apiKeyRef", json!({"file": "empty"}))),
         ),
         ("TLS_REQUIRED: listen.host: ", with("/listen", json!({"host": "0.0.0.0"}))),
         ("TLS_REQUIRED: listen.host: ", with("/listen", json!({"host": "host.example"}))),
@@ -392,6 +402,69 @@ fn special_codes_are_used_where_the_contract_has_them() {
         let error = outcome(&directory, &config);
         assert!(error.starts_with(expected), "{expected}: {error}");
     }
+}
+
+// A person edits this text: an error says where in terms of an editor, and gives no advice for senders of requests.
+#[test]
+fn an_error_of_the_text_has_file_line_and_column() {
+    let directory = directory();
+    let path = directory.path().join("host.json");
+    let cases = [
+        ("{\n  \"version\": 1,\n}\n", ":3:1: expected a key"),
+        ("{\"ä\": 1, x", ":1:10: expected a key"),
+        ("{}\r\n{}", ":2:1: expected "),
+        ("", ":1:1: expected a value"),
+        ("[]", ": expected a JSON object"),
+        ("{\"a\":[{\"b\":1,\"b\":1}]}", ": two members with the same key at /a/0/b; "),
+    ];
+    for (text, expected) in cases {
+        fs::write(&path, text).unwrap();
+        let error = HostConfig::load(&path).unwrap_err().to_string();
+        let expected = format!("INVALID_CONFIG: {}{expected}", path.display());
+        assert!(error.starts_with(&expected) && !error.contains("send"), "{expected}: {error}");
+    }
+    let error = HostConfig::parse("{\n,", directory.path()).unwrap_err().to_string();
+    assert!(error.starts_with("INVALID_CONFIG: line 2, column 1: expected "), "{error}");
+}
+
+// Law 7: what the driver refuses of a tool is told with the tool's place in the list.
+#[test]
+fn a_tool_that_cannot_be_registered_is_named_with_its_field() {
+    let directory = directory();
+    let config = HostConfig::parse(&minimal().to_string(), directory.path()).unwrap();
+    let register = |tools: &[(&str, &str)]| {
+        let spec = |(name, schema): &(&str, &str)| ToolSpec::new(name, "Does it.", schema).unwrap();
+        let tools = tools
+            .iter()
+            .map(|given| tool(spec(given), async |_, _| Ok(Output::json(&json!(null))?)))
+            .collect();
+        match configured_driver(&config, Extras { tools, ..Extras::default() }) {
+            Ok(_) => "ok".to_owned(),
+            Err(error) => {
+                assert!(error.field().is_some(), "{error}");
+                error.to_string()
+            }
+        }
+    };
+    let good = r#"{"type":"object"}"#;
+    let not_an_object = "inputSchema: type: must allow \"object\", as the arguments of a call are one";
+    assert_eq!(register(&[("a", good), ("b", "{}"), ("c", r#"{"type":["null","object"]}"#)]), "ok");
+    assert_eq!(
+        register(&[("a", good), ("b", good), ("a", good)]),
+        "INVALID_CONFIG: tools[2].name: a is used twice"
+    );
+    for schema in [r#"{"type":"array"}"#, r#"{"type":["string","null"]}"#] {
+        assert_eq!(
+            register(&[("a", good), ("b", schema)]),
+            format!("INVALID_CONFIG: tools[1].{not_an_object}")
+        );
+    }
+    assert!(register(&[("a", r#"{"type":3}"#)]).starts_with("INVALID_CONFIG: tools[0].inputSchema: "));
+    // The second of a name is told as such, whatever its schema is.
+    assert_eq!(
+        register(&[("a", good), ("a", r#"{"type":3}"#)]),
+        "INVALID_CONFIG: tools[1].name: a is used twice"
+    );
 }
 
 #[test]
@@ -436,7 +509,7 @@ fn a_program_can_keep_members_of_its_own() {
     assert_eq!(own.keys().collect::<Vec<_>>(), ["tools"]);
     assert_eq!(own["tools"].text().matches("9007199254740993").count(), 1, "as it was written");
     let error = HostConfig::parse(&text, directory.path()).unwrap_err();
-    assert_eq!(error.to_string(), "INVALID_CONFIG: tools: unknown field");
+    assert_eq!(error.to_string(), "INVALID_CONFIG: tools: unknown member");
 }
 
 #[test]

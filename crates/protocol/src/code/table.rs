@@ -81,7 +81,7 @@ codes! {
     IDEMPOTENCY_CONFLICT => 409, false, "The idempotency key was used for another request.";
     OPERATION_IN_PROGRESS => 409, true, "An operation with this key is running.";
     OPERATION_UNCERTAIN => 409, false, "It cannot be known how this operation ended.";
-    TOOL_OUTCOME_UNCERTAIN => 409, false, "It cannot be known whether the tool took effect.";
+    TOOL_OUTCOME_UNCERTAIN => 409, false, "It cannot be known whether the tool took effect (the host's log has the cause).";
     SOURCE_CONFLICT => 409, false, "The source conflicts with another.";
     CHUNK_CONFLICT => 409, false, "The chunk conflicts with another.";
     INDEX_INCOMPATIBLE => 409, false, "The index is not compatible.";

@@ -38,7 +38,7 @@ fn unknown<T>(name: &str) -> Read<T> {
     let is_name =
         name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     if is_name && !name.is_empty() {
-        fault(format!("has the unknown member `{name}`"))
+        fault("unknown member").map_err(|error| error.under(name))
     } else {
         fault("has an unknown member")
     }

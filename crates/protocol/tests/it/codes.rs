@@ -116,6 +116,14 @@ fn error_shapes() {
     .assert_eq(&write(ErrorInfo::new(Code::IDLE_TIMEOUT).with_message("Stopped").uncertain()));
 }
 
+/// Law 8: whoever shows an error as text shows that its outcome is uncertain.
+#[test]
+fn the_text_of_an_error_says_uncertain() {
+    let info = ErrorInfo::new(Code::IDLE_TIMEOUT).with_message("Stopped.");
+    assert_eq!(info.to_string(), "IDLE_TIMEOUT: Stopped.");
+    assert_eq!(info.uncertain().to_string(), "IDLE_TIMEOUT: Stopped. (outcome uncertain)");
+}
+
 /// Law 4 and contract 4.8: the private cause of a failed audit stays inside.
 #[test]
 fn approval_errors_become_public_errors() {

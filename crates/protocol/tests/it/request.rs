@@ -242,10 +242,10 @@ fn null_and_unknown() {
         retry.baseDelayMs: expected an integer from 0 to 60000
         history[0]: expected an object
         tools[0]: expected a string
-        has the unknown member `surprise`
-        history[0]: has the unknown member `surprise`
-        retry: has the unknown member `surprise`
-        approvals: has the unknown member `subject`"#]]
+        surprise: unknown member
+        history[0].surprise: unknown member
+        retry.surprise: unknown member
+        approvals.subject: unknown member"#]]
     .assert_eq(&inside);
 }
 

@@ -21,7 +21,7 @@ fn what_is_refused_and_where() {
         (r#"{"id":"a","kind":"scripted","models":["m",""]}"#, "models[1]: model: must match"),
         (r#"{"id":"a","kind":"scripted","models":"m"}"#, "models: expected an array"),
         (r#"{"id":"a","id":"b","kind":"scripted","models":["m"]}"#, "without repeated members"),
-        (r#"{"id":"a","kind":"scripted","models":["m"],"extra":1}"#, "extra: is not a known member"),
+        (r#"{"id":"a","kind":"scripted","models":["m"],"extra":1}"#, "extra: unknown member"),
         (r#"{"id":"a","kind":"scripted","models":["m"],"name":null}"#, "name: expected a string"),
         (r#"{"id":"a","kind":"scripted","models":["m"],"name":""}"#, "name: expected 1 to 100 characters"),
         (r#"{"id":"a","kind":"scripted","models":["m"],"scripts":[]}"#, "scripts: expected an object"),
@@ -53,7 +53,7 @@ fn what_is_refused_and_where() {
 fn what_is_refused_in_a_step() {
     let table = [
         ("1", ": expected an object"),
-        (r#"{"txt":"a"}"#, ".txt: is not a known member"),
+        (r#"{"txt":"a"}"#, ".txt: unknown member"),
         (r#"{"text":null}"#, ".text: expected a string"),
         (r#"{"deltas":["a",1]}"#, ".deltas[1]: expected a string"),
         (r#"{"deltas":["a"],"text":"b"}"#, ": `text` must equal the `deltas` joined"),
@@ -61,16 +61,13 @@ fn what_is_refused_in_a_step() {
         (r#"{"usage":{"inputTokens":1.0}}"#, ".usage.inputTokens: expected an integer"),
         (r#"{"usage":{"inputTokens":9007199254740992}}"#, ".usage.inputTokens: expected an integer"),
         (r#"{"usage":{"costUsd":-0.1}}"#, ".usage.costUsd: expected a number"),
-        (r#"{"usage":{"tokens":1}}"#, ".usage.tokens: is not a known member"),
+        (r#"{"usage":{"tokens":1}}"#, ".usage.tokens: unknown member"),
         (r#"{"delayMs":2147483648}"#, ".delayMs: expected an integer from 0 to 2147483647"),
         (r#"{"delayMs":"1"}"#, ".delayMs: expected an integer"),
         (r#"{"finish":"tool_calls"}"#, r#".finish: expected "stop" or "length""#),
         (r#"{"error":{"code":"X"}}"#, ".error.message: is required"),
         (r#"{"error":{"code":"","message":"m"}}"#, ".error.code: expected a code"),
-        (
-            r#"{"error":{"code":"X","message":"m","retryable":true}}"#,
-            ".error.retryable: is not a known member",
-        ),
+        (r#"{"error":{"code":"X","message":"m","retryable":true}}"#, ".error.retryable: unknown member"),
         (r#"{"error":{"code":"X","message":"m"},"text":"t"}"#, ": a step with `error` takes no"),
         (r#"{"calls":[{"name":"t","arguments":{}}]}"#, ".calls[0].id: is required"),
         (r#"{"calls":[{"id":"c","arguments":{}}]}"#, ".calls[0].name: is required"),
@@ -81,7 +78,7 @@ fn what_is_refused_in_a_step() {
         ),
         (r#"{"calls":[{"id":"c","name":"t","arguments":[]}]}"#, ".calls[0].arguments: expected an object"),
         (r#"{"calls":[{"id":"c","name":"t","arguments":"{}"}]}"#, ".calls[0].arguments: expected an object"),
-        (r#"{"calls":[{"id":"c","name":"t","arguments":{},"x":1}]}"#, ".calls[0].x: is not a known member"),
+        (r#"{"calls":[{"id":"c","name":"t","arguments":{},"x":1}]}"#, ".calls[0].x: unknown member"),
     ];
     for (step, expected) in table {
         for (before, after, path) in [

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use rquickjs::{Context, Runtime, context::intrinsic};
 
+use super::ffi::Lines;
 use super::{ffi, inspect};
 
 /// The name of the program's file in stack traces.
@@ -34,7 +35,7 @@ impl Bytecode {
 /// Compiles `source`, whose third line is line 1: the lines of the program follow two opening lines of ours. (The engine
 /// takes 0 for "unsaid", so the first line is -1.)
 pub(crate) fn compile(source: &str, stack: usize) -> Result<Bytecode, NotCompiled> {
-    compile_as(source, FILE, -1, stack)
+    compile_as(source, FILE, -1, stack, Lines::Keep)
 }
 
 /// The bytecode of the prelude, compiled once in a process.
@@ -44,18 +45,24 @@ pub(super) fn prelude() -> Result<Bytecode, NotCompiled> {
         return Ok(done.clone());
     }
     let source = concat!("(\n", include_str!("prelude.js"), "\n)");
-    let done = compile_as(source, "sandbox", 1, 1 << 20)?;
+    let done = compile_as(source, "sandbox", 1, 1 << 20, Lines::Drop)?;
     Ok(PRELUDE.get_or_init(|| done).clone())
 }
 
-fn compile_as(source: &str, file: &str, line: i32, stack: usize) -> Result<Bytecode, NotCompiled> {
+fn compile_as(
+    source: &str,
+    file: &str,
+    line: i32,
+    stack: usize,
+    lines: Lines,
+) -> Result<Bytecode, NotCompiled> {
     let failed = |message: &str| NotCompiled { message: message.to_owned(), at: None };
     let source = CString::new(source).map_err(|_| failed("the source contains the character U+0000"))?;
     let file = CString::new(file).map_err(|_| failed("no file name"))?;
     let runtime = Runtime::new().map_err(|_| failed("the engine could not start"))?;
     runtime.set_max_stack_size(stack);
     let context = Context::custom::<Compiler>(&runtime).map_err(|_| failed("the engine could not start"))?;
-    context.with(|ctx| match ffi::compile(&ctx, &source, &file, line) {
+    context.with(|ctx| match ffi::compile(&ctx, &source, &file, line, lines) {
         Ok(bytes) => Ok(Bytecode(bytes.into())),
         Err(_) => {
             let error = ctx.catch();

@@ -1,6 +1,6 @@
 //! [`Guard`]: what ends a run from outside the program, and the counters that decide it.
 //!
-//! The flag is what guarantees (collect-semantics R1.9): every host function, every job and the final result look at it.
+//! The flag is what guarantees (sandbox spec R1.9): every host function, every job and the final result look at it.
 //! The uncatchable error and the refused memory only make the end quick.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};

@@ -1,5 +1,5 @@
 //! The functions that a program can reach. Each looks at the guard's flag first: after the end of a run nothing that it
-//! does counts, whatever swallowed the error (collect-semantics R1.9).
+//! does counts, whatever swallowed the error (sandbox spec R1.9).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -76,7 +76,12 @@ pub(super) fn natives<'js>(ctx: &Ctx<'js>, host: &Host) -> rquickjs::Result<Obje
 fn log<'js>(ctx: &Ctx<'js>, host: &Host, level: &str, values: &Array<'js>) -> rquickjs::Result<()> {
     let Some(realm) = ctx.userdata::<Realm<'js>>() else { return Ok(()) };
     let mut text = String::new();
+    let max = host.world().limits.console;
     for index in 0..values.len() {
+        if text.len() > max {
+            text.push_str(" …");
+            break;
+        }
         if index > 0 {
             text.push(' ');
         }
@@ -134,7 +139,7 @@ fn call<'js>(
     };
     let Some(realm) = ctx.userdata::<Realm<'js>>() else { return Err(rquickjs::Error::Unknown) };
     let (promise, resolve, reject) = ctx.promise()?;
-    // Input problems reject the promise too, so that `.catch` works in all modes alike (collect-semantics section 10).
+    // Input problems reject the promise too, so that `.catch` works in all modes alike (sandbox spec 10).
     let refuse = |message: String| reject.call::<_, ()>((realm.type_error(&message)?,));
     let name = function.name();
     let input = match arguments {

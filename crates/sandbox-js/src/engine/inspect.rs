@@ -1,4 +1,4 @@
-//! What `console.log` prints: structure without running the program's code (collect-semantics R1.7, scenario W52).
+//! What `console.log` prints: structure without running the program's code (sandbox spec R1.7, scenario W52).
 
 use rquickjs::{Ctx, Value};
 
@@ -13,7 +13,7 @@ const MAX_TEXT: usize = 16 << 10;
 /// One argument of a console method.
 pub(super) fn argument<'js>(ctx: &Ctx<'js>, realm: &Realm<'js>, value: &Value<'js>) -> String {
     if ffi::is_string(value) {
-        return cut(text(ctx, value));
+        return text(ctx, value);
     }
     inspect(ctx, realm, value)
 }
@@ -25,15 +25,21 @@ pub(super) fn inspect<'js>(ctx: &Ctx<'js>, realm: &Realm<'js>, value: &Value<'js
     cut(printer.out)
 }
 
+/// A text, cut with a note of how much is missing.
 fn text(ctx: &Ctx<'_>, value: &Value<'_>) -> String {
-    ffi::text_bytes(ctx, value).map_or_else(String::new, |bytes| String::from_utf8_lossy(&bytes).into_owned())
+    let Some(text) = ffi::text(ctx, value, MAX_TEXT) else { return String::new() };
+    let mut shown = String::from_utf8_lossy(&text.bytes).into_owned();
+    if text.total > text.bytes.len() {
+        shown.push_str(&format!("… {} bytes omitted", text.total - text.bytes.len()));
+    }
+    shown
 }
 
 fn cut(mut text: String) -> String {
-    if text.len() > MAX_TEXT {
-        let omitted = text.len() - text.floor_char_boundary(MAX_TEXT);
-        text.truncate(text.floor_char_boundary(MAX_TEXT));
-        text.push_str(&format!("… {omitted} bytes omitted"));
+    // A text that was cut carries a note already.
+    if text.len() > 2 * MAX_TEXT {
+        text.truncate(text.floor_char_boundary(2 * MAX_TEXT));
+        text.push('…');
     }
     text
 }
@@ -175,7 +181,7 @@ pub(super) fn data_text<'js>(ctx: &Ctx<'js>, object: &Value<'js>, name: &std::ff
     for _ in 0..16 {
         match ffi::own_property(ctx, &at, name) {
             Some(Property::Data { value, .. }) if ffi::is_string(&value) => {
-                return Some(cut(text(ctx, &value)));
+                return Some(text(ctx, &value));
             }
             Some(_) => return None,
             None if at.is_object() && !ffi::is_proxy(&at) => at = ffi::prototype(ctx, &at),

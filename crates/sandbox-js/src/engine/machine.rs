@@ -233,7 +233,8 @@ fn settled<'js>(ctx: &Ctx<'js>, realm: &Realm<'js>, max: usize) -> Step {
     if outstanding {
         return Step::Idle;
     }
-    if let Some(reason) = realm.unhandled.borrow().first() {
+    let unhandled = realm.unhandled.borrow().first();
+    if let Some(reason) = unhandled {
         return Step::Thrown(Box::new(thrown::describe(ctx, realm, &reason)));
     }
     match program.result::<Value<'js>>() {

@@ -326,6 +326,6 @@
     datePrototype: proto,
     stackOf,
     TypeError: NativeTypeError,
-    lock,
+    lock: (name, value) => lock(name, freeze(value)),
   };
 }

@@ -8,6 +8,9 @@ use rquickjs::{Ctx, Function, Object, Promise, Value};
 
 use super::ffi;
 
+/// Bytes of a stack trace that are looked at: the engine's has ten frames, a program may set another.
+const MAX_STACK_TEXT: usize = 16 << 10;
+
 /// Kept in the context's user data, never outside: a value that outlived its runtime would abort the process.
 pub(crate) struct Realm<'js> {
     /// The program's own promise.
@@ -129,15 +132,14 @@ impl<'js> Realm<'js> {
             Some(ffi::Property::Accessor) => None,
             None => self.stack.call::<_, Value<'js>>((error.clone(),)).ok(),
         };
-        let bytes = text.and_then(|text| ffi::text_bytes(error.ctx(), &text));
-        bytes.map_or_else(String::new, |bytes| String::from_utf8_lossy(&bytes).into_owned())
+        let text = text.and_then(|text| ffi::text(error.ctx(), &text, MAX_STACK_TEXT));
+        text.map_or_else(String::new, |text| String::from_utf8_lossy(&text.bytes).into_owned())
     }
 
     /// The ISO text of a valid date, by the engine's own methods.
     pub(super) fn date_text(&self, date: &Value<'js>) -> Option<String> {
         let text: Value<'js> = self.date.call((date.clone(),)).ok()?;
-        let bytes = ffi::text_bytes(text.ctx(), &text)?;
-        String::from_utf8(bytes).ok()
+        String::from_utf8(ffi::text(text.ctx(), &text, MAX_STACK_TEXT)?.bytes).ok()
     }
 
     /// Whether a BigInt lies within ±2^1024, so that printing it is quick.

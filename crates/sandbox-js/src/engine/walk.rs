@@ -1,4 +1,4 @@
-//! The strict walker: a program's value as exact JSON, or why not (design 3, collect-semantics R2.3).
+//! The strict walker: a program's value as exact JSON, or why not (design 3, sandbox spec R2.3).
 //!
 //! It reads property descriptors and never runs the program's code: no getter, no `toJSON`, no trap. What it cannot carry
 //! exactly it refuses, with the path.
@@ -292,17 +292,17 @@ impl<'js> Walk<'_, 'js> {
     }
 
     fn text(&self, value: &Value<'js>) -> Result<String, Stop> {
-        let Some(bytes) = ffi::text_bytes(self.ctx, value) else {
+        let Some(text) = ffi::text(self.ctx, value, self.max) else {
             return refuse("a text that could not be read");
         };
-        String::from_utf8(bytes)
+        if text.total > self.max {
+            return Err(Stop::TooLong);
+        }
+        String::from_utf8(text.bytes)
             .or_else(|_| refuse("a text with half of a surrogate pair, which is not Unicode"))
     }
 
     fn string(&mut self, text: &str) -> Result<(), Stop> {
-        if text.len() > self.max {
-            return Err(Stop::TooLong);
-        }
         canonical_string(text, &mut self.out);
         Ok(())
     }

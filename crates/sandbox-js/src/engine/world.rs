@@ -10,7 +10,7 @@ use crate::limits::Limits;
 /// State of one run that its host functions share. Only one thread at a time runs the engine.
 pub(crate) struct World {
     /// What the program's clock shows next, in milliseconds since 1970: the time of the last settlement, plus one for
-    /// each reading, so that a loop that waits for time to pass ends (collect-semantics 5).
+    /// each reading, so that a loop that waits for time to pass ends (sandbox spec 5).
     pub(super) clock: i64,
     pub(super) random: Random,
     pub(super) console: Console,

@@ -1,7 +1,7 @@
 //! One run, driven to its end: steps of the engine on the pool's threads, functions and questions in tasks of their own
-//! (collect-semantics sections 9 and 10).
+//! (sandbox spec 9 and 10).
 //!
-//! Outcomes are told to the program one at a time, each only when it has nothing left to do (collect-semantics 5). While
+//! Outcomes are told to the program one at a time, each only when it has nothing left to do (sandbox spec 5). While
 //! nothing but a person's answer is outstanding the run is this future and nothing else: no thread, no timer but that of
 //! an expiry, no budget.
 

@@ -1,4 +1,4 @@
-//! Mode `deny`, and `ApprovalRejected` in all modes alike (collect-semantics section 10).
+//! Mode `deny`, and `ApprovalRejected` in all modes alike (sandbox spec 10).
 
 use countersign_sandbox_js::{Ending, Rejection};
 
@@ -87,7 +87,7 @@ async fn causes_are_reported() {
     assert_eq!(causes, [r#"ApprovalRejected: call #1 to "del" was not approved"#]);
 }
 
-// A floating call counts: it is a row, and an unhandled rejection ends the run (collect-semantics section 6).
+// A floating call counts: it is a row, and an unhandled rejection ends the run (sandbox spec 6).
 #[tokio::test]
 async fn an_unhandled_rejection_ends_the_run() {
     assert_eq!(
@@ -103,7 +103,7 @@ async fn an_unhandled_rejection_ends_the_run() {
     assert_eq!(summary(&run(handled_later).await), "completed 2");
 }
 
-// Unmarked calls may overlap in `deny` (collect-semantics R6.1); the loop goes on after a caught rejection.
+// Unmarked calls may overlap in `deny` (sandbox spec R6.1); the loop goes on after a caught rejection.
 #[tokio::test]
 async fn the_program_goes_on_after_a_caught_rejection() {
     let log = Log::default();

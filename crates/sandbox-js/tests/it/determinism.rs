@@ -1,4 +1,4 @@
-//! Two runs with one origin make the same calls and print the same lines (collect-semantics section 5; scenarios W6, W12).
+//! Two runs with one origin make the same calls and print the same lines (sandbox spec 5; scenarios W6, W12).
 
 use std::process::Command;
 use std::time::Duration;

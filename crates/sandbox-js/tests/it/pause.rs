@@ -1,4 +1,4 @@
-//! Mode `pause` (collect-semantics section 9; scenarios U1, U13, U15, O3).
+//! Mode `pause` (sandbox spec 9; scenarios U1, U13, U15, O3).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

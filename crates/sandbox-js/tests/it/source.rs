@@ -76,6 +76,12 @@ async fn programs_are_strict_functions_bodies() {
         ("/* <!-- */ return '-->' + `<!--` // -->", "\"--><!--\""),
         ("let n = 3, s = ''; while (n --> 0) s += n; return s", "\"210\""),
         ("const del = 1; return del", "1"),
+        (
+            "return [typeof del, del.name, Object.isFrozen(del), 'del' in globalThis]",
+            r#"["function","del",true,true]"#,
+        ),
+        ("try { del.x = 1 } catch (e) { return e.name }", "\"TypeError\""),
+        ("try { new del() } catch (e) { return e.name }", "\"TypeError\""),
         ("return await (async function* () { yield 1 })().next()", r#"{"value":1,"done":false}"#),
         ("{ using a = { [Symbol.dispose]() {} } } return 1", "1"),
         ("return [1n + 2n === 3n, 0x1f, 1_000, 3.14159265358979323846]", "[true,31,1000,3.141592653589793]"),

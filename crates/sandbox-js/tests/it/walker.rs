@@ -1,4 +1,4 @@
-//! What passes as an input and as a result, row by row (collect-semantics R2.3, design 3, law 3).
+//! What passes as an input and as a result, row by row (sandbox spec R2.3, design 3, law 3).
 
 use std::time::Duration;
 

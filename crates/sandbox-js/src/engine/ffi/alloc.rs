@@ -10,7 +10,7 @@ use rquickjs::allocator::Allocator;
 use crate::engine::guard::Guard;
 
 /// What the engine may store in a block has at most this alignment, and each block is preceded by its size.
-const ALIGN: usize = 16;
+const ALIGN: usize = 8;
 const HEADER: usize = ALIGN;
 
 /// A runtime whose memory is counted by `guard`.
@@ -28,7 +28,7 @@ fn layout(size: usize) -> Option<Layout> {
     Layout::from_size_align(padded, ALIGN).ok()
 }
 
-// SAFETY: every block is `HEADER` bytes longer than asked for, rounded up, and aligned to 16; its first bytes hold the
+// SAFETY: every block is `HEADER` bytes longer than asked for, rounded up, and aligned to 8; its first bytes hold the
 // size of the usable part, from which `dealloc` and `realloc` get the layout back. Refusals are null pointers.
 unsafe impl Allocator for Counting {
     fn alloc(&mut self, size: usize) -> *mut u8 {

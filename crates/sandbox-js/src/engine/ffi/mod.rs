@@ -23,6 +23,15 @@ pub(super) const CLASS_OBJECT: u32 = 1;
 /// `JS_CLASS_ARRAY`.
 pub(super) const CLASS_ARRAY: u32 = 2;
 
+/// Whether bytecode knows the lines of its source. Each context has its own copy, so what nobody looks at is dropped.
+#[derive(Clone, Copy)]
+pub(super) enum Lines {
+    /// For programs.
+    Keep,
+    /// For the prelude.
+    Drop,
+}
+
 /// One own property, read without running anything.
 pub(super) enum Property<'js> {
     /// A value.
@@ -64,7 +73,13 @@ pub(super) fn throw_uncatchable(ctx: &Ctx<'_>) -> Error {
 ///
 /// # Errors
 /// `Error::Exception` with the engine's SyntaxError pending.
-pub(super) fn compile(ctx: &Ctx<'_>, source: &CStr, file: &CStr, line: c_int) -> rquickjs::Result<Vec<u8>> {
+pub(super) fn compile(
+    ctx: &Ctx<'_>,
+    source: &CStr,
+    file: &CStr,
+    line: c_int,
+    lines: Lines,
+) -> rquickjs::Result<Vec<u8>> {
     let raw = ctx.as_raw().as_ptr();
     let mut options = qjs::JSEvalOptions {
         version: qjs::JS_EVAL_OPTIONS_VERSION as c_int,
@@ -83,7 +98,11 @@ pub(super) fn compile(ctx: &Ctx<'_>, source: &CStr, file: &CStr, line: c_int) ->
             return Err(Error::Exception);
         }
         let mut size: qjs::size_t = 0;
-        let flags = (qjs::JS_WRITE_OBJ_BYTECODE | qjs::JS_WRITE_OBJ_STRIP_SOURCE) as c_int;
+        let strip = match lines {
+            Lines::Keep => qjs::JS_WRITE_OBJ_STRIP_SOURCE,
+            Lines::Drop => qjs::JS_WRITE_OBJ_STRIP_SOURCE | qjs::JS_WRITE_OBJ_STRIP_DEBUG,
+        };
+        let flags = (qjs::JS_WRITE_OBJ_BYTECODE | strip) as c_int;
         let bytes = qjs::JS_WriteObject(raw, &mut size, function, flags);
         qjs::JS_FreeValue(raw, function);
         if bytes.is_null() {
@@ -294,15 +313,23 @@ pub(super) fn is_string(value: &Value<'_>) -> bool {
     unsafe { qjs::JS_IsString(value.as_raw()) }
 }
 
-/// The bytes of a string or BigInt: UTF-8, with lone surrogates as three bytes that are not UTF-8. `None` when memory
-/// ran out, or for any other type, whose conversion could run the program's code.
-pub(super) fn text_bytes(ctx: &Ctx<'_>, value: &Value<'_>) -> Option<Vec<u8>> {
+/// The beginning of a text, and how long it is.
+pub(super) struct Text {
+    /// UTF-8, with lone surrogates as three bytes that are not; cut anywhere.
+    pub(super) bytes: Vec<u8>,
+    /// Bytes of the whole.
+    pub(super) total: usize,
+}
+
+/// At most `max` bytes of a string or BigInt. `None` when memory ran out, or for any other type, whose conversion could
+/// run the program's code.
+pub(super) fn text(ctx: &Ctx<'_>, value: &Value<'_>, max: usize) -> Option<Text> {
     if !is_string(value) && !is_big_int(value) {
         return None;
     }
     let raw = ctx.as_raw().as_ptr();
-    // SAFETY: for a primitive the conversion runs no code of the program. The returned text has `length` bytes, is
-    // copied, and is given back.
+    // SAFETY: for a primitive the conversion runs no code of the program. The returned text has `length` bytes, of which
+    // some are copied, and is given back.
     unsafe {
         let mut length: qjs::size_t = 0;
         let text = qjs::JS_ToCStringLen2(raw, &mut length, value.as_raw(), false);
@@ -310,9 +337,10 @@ pub(super) fn text_bytes(ctx: &Ctx<'_>, value: &Value<'_>) -> Option<Vec<u8>> {
             drop(ctx.catch());
             return None;
         }
-        let bytes = std::slice::from_raw_parts(text.cast::<u8>(), length as usize).to_vec();
+        let total = length as usize;
+        let bytes = std::slice::from_raw_parts(text.cast::<u8>(), total.min(max)).to_vec();
         qjs::JS_FreeCString(raw, text);
-        Some(bytes)
+        Some(Text { bytes, total })
     }
 }
 
