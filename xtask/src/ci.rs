@@ -125,6 +125,9 @@ fn vectors(sh: &Shell) -> Result<()> {
     Ok(())
 }
 
+/// What an example is given that would else ask a person.
+const ANSWERS: [(&str, &[&str]); 1] = [("embedded-review", &["--decide", "approve"])];
+
 /// Runs every example with no terminal and nothing on its standard input.
 fn examples(sh: &Shell, metadata: &Metadata) -> Result<()> {
     let folder = sh.current_dir().join("examples");
@@ -137,7 +140,8 @@ fn examples(sh: &Shell, metadata: &Metadata) -> Result<()> {
     }
     for package in members {
         let name = &package.name;
-        outside(cmd!(sh, "cargo run --locked --quiet -p {name}"))
+        let arguments = ANSWERS.iter().find(|(asking, _)| asking == name).map_or(&[][..], |(_, given)| given);
+        outside(cmd!(sh, "cargo run --locked --quiet -p {name} -- {arguments...}"))
             .stdin("")
             .run()
             .with_context(|| format!("example {name}"))?;

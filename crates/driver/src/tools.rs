@@ -161,7 +161,7 @@ pub enum InvalidOutput {
     #[error("the output cannot be written as JSON")]
     NotJson(#[from] serde_json::Error),
     /// The JSON text is not acceptable.
-    #[error("output: {0}")]
+    #[error("the output is not exact JSON")]
     Refused(#[from] Refused),
     /// Contract 7.4.
     #[error("the output has {bytes} bytes; at most {MAX_OUTPUT_BYTES} are carried")]

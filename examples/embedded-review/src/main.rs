@@ -5,12 +5,13 @@
 //! cargo run -p embedded-review -- --decide deny
 //! cargo run -p embedded-review -- --base-url http://127.0.0.1:8080/v1 --model MODEL --key-env MY_KEY
 //! ```
-#![allow(clippy::print_stdout, reason = "an example talks to its reader")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to its reader")]
 
 mod terminal;
 
 use std::env;
 use std::io::{self, IsTerminal};
+use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
@@ -52,15 +53,14 @@ struct Args {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Error> {
+async fn main() -> Result<ExitCode, Error> {
     let args = Args::parse();
-    let answer = match args.decide {
-        None if !io::stdin().is_terminal() => {
-            println!("There is no terminal to ask in, so every call is approved (--decide says otherwise).");
-            Some(Decision::Approve)
-        }
-        answer => answer,
-    };
+    let answer = args.decide;
+    if answer.is_none() && !io::stdin().is_terminal() {
+        // Silence is no approval.
+        eprintln!("There is no terminal to ask in: say the answer with --decide approve, deny or cancel.");
+        return Ok(ExitCode::from(2));
+    }
     let scripted = args.base_url.is_none();
     let model = args.model.clone().map_or_else(|| ModelId::parse("demo"), Ok)?;
     let saved = Saved::default();
@@ -117,7 +117,7 @@ async fn main() -> Result<(), Error> {
         };
         assert!(end.starts_with(expected) && saved.len() == proposals, "{end}");
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 fn save_proposal(saved: Saved) -> Result<Arc<dyn Tool>, Error> {

@@ -20,7 +20,10 @@ const CLOCK_READERS: &[(&str, &str)] = &[
     ("crates/host/src/body.rs", "heartbeats of a stream, by tokio's timer"),
     ("crates/host/src/wire.rs", "when the bytes of a request arrived, by tokio's timer"),
     ("crates/sandbox-js/src/clock.rs", "when a run begins; its budget and its expiries by tokio's clock"),
-    ("crates/sandbox-js/src/engine/guard.rs", "engine time, on a thread of its own that tokio's clock does not see"),
+    (
+        "crates/sandbox-js/src/engine/guard.rs",
+        "engine time, on a thread of its own that tokio's clock does not see",
+    ),
     ("crates/sandbox-js/src/pool.rs", "the watchdog of engine threads"),
     ("crates/testkit/src/clock.rs", "the fake clock runs on tokio's paused time"),
 ];

@@ -415,13 +415,13 @@ fn an_error_of_the_text_has_file_line_and_column() {
         ("{}\r\n{}", ":2:1: expected "),
         ("", ":1:1: expected a value"),
         ("[]", ": expected a JSON object"),
-        ("{\"a\":[{\"b\":1,\"b\":1}]}", ": two members with the same key at /a/0/b; "),
+        ("{\"a\":[{\"b\":1,\"b\":1}]}", ": a repeated key at /a/0/b; name each member once"),
     ];
     for (text, expected) in cases {
         fs::write(&path, text).unwrap();
         let error = HostConfig::load(&path).unwrap_err().to_string();
         let expected = format!("INVALID_CONFIG: {}{expected}", path.display());
-        assert!(error.starts_with(&expected) && !error.contains("send"), "{expected}: {error}");
+        assert!(error.starts_with(&expected) && !error.contains("; send"), "{expected}: {error}");
     }
     let error = HostConfig::parse("{\n,", directory.path()).unwrap_err().to_string();
     assert!(error.starts_with("INVALID_CONFIG: line 2, column 1: expected "), "{error}");
@@ -548,6 +548,7 @@ fn the_reference_page_is_right() {
     fs::create_dir(directory.path().join("secrets")).unwrap();
     private(directory.path(), "secrets/app.token", ANN.as_bytes());
     private(directory.path(), "secrets/reviewer.token", BOB.as_bytes());
+    private(directory.path(), "secrets/person.token", format!("{ANN}{BOB}").as_bytes());
     private(directory.path(), "secrets/model.key", b"key");
     let examples: Vec<_> =
         PAGE.split("```json\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
@@ -565,17 +566,21 @@ fn the_reference_page_is_right() {
     }
 }
 
-/// The paths of all fields, without what belongs to scripts and to the program.
+/// The paths of all fields, without what scripts, schemas and environments hold.
 fn collect_fields(path: &str, value: &Value, fields: &mut Vec<String>) {
-    let foreign = ["scripts", "default", "capabilities", "tools", "audit"];
+    let foreign = [
+        "providers[].scripts",
+        "providers[].default",
+        "providers[].capabilities",
+        "tools[].inputSchema",
+        "tools[].env",
+    ];
     match value {
         Value::Object(members) => {
             for (name, value) in members {
                 let here = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
                 fields.push(here.clone());
-                if path.is_empty() && foreign.contains(&name.as_str())
-                    || path == "providers[]" && foreign.contains(&name.as_str())
-                {
+                if foreign.contains(&here.as_str()) {
                     continue;
                 }
                 collect_fields(&here, value, fields);

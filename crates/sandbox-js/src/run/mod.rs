@@ -94,7 +94,7 @@ pub(crate) async fn drive(sandbox: Arc<Inner>, options: RunOptions) -> Result<Ru
                         Loaded::NoEngine(NotStarted::Failed(why)) => return Err(Error::Engine(why)),
                         Loaded::NoEngine(NotStarted::Stopped(stop)) => Some(run.stopped(&stop)),
                     },
-                    Err(Lost::Overrun) => Some(run.limit(Bound::Compute)),
+                    Err(Lost::Overrun) => Some(run.given_up()),
                     Err(Lost::Gone) => Some(End::Now(Ending::WorkerLost, "the engine failed".to_owned())),
                 }
             }
@@ -263,6 +263,16 @@ impl Run {
     fn limit(&self, bound: Bound) -> End {
         let message = bound.describe(&self.options.limits, self.sandbox.config.max_waiting);
         End::Now(Ending::LimitExceeded(bound), format!("the run used {message}"))
+    }
+
+    fn given_up(&self) -> End {
+        match self.limit(Bound::Compute) {
+            End::Now(ending, message) => End::Now(
+                ending,
+                format!("{message}; it could not be interrupted, and its thread was given up"),
+            ),
+            end => end,
+        }
     }
 
     /// Starts a call. Everything that could forbid it has been asked.
