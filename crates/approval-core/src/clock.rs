@@ -95,25 +95,36 @@ fn offset_millis(zone: &str) -> Option<i64> {
     Some(if zone.starts_with('-') { -millis } else { millis })
 }
 
+/// The shape that is written; `0` stands for a digit.
+const SHAPE: [u8; 24] = *b"0000-00-00T00:00:00.000Z";
+
+impl Timestamp {
+    /// Calls `write` with the text. Every event and record has one, so the digits are set by hand.
+    fn with_text<R>(self, write: impl FnOnce(&str) -> R) -> Option<R> {
+        // Cannot fail within the years 0001 to 9999.
+        let civil = EPOCH.checked_add(SignedDuration::from_millis(self.millis)).ok()?;
+        let mut text = SHAPE;
+        let mut set = |at: usize, digits: usize, value: i16| {
+            let mut left = value.unsigned_abs();
+            for place in text[at..at + digits].iter_mut().rev() {
+                *place += (left % 10) as u8;
+                left /= 10;
+            }
+        };
+        set(0, 4, civil.year());
+        set(5, 2, civil.month().into());
+        set(8, 2, civil.day().into());
+        set(11, 2, civil.hour().into());
+        set(14, 2, civil.minute().into());
+        set(17, 2, civil.second().into());
+        set(20, 3, civil.millisecond());
+        std::str::from_utf8(&text).ok().map(write)
+    }
+}
+
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match EPOCH.checked_add(SignedDuration::from_millis(self.millis)) {
-            Ok(civil) => {
-                write!(
-                    f,
-                    "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
-                    civil.year(),
-                    civil.month(),
-                    civil.day(),
-                    civil.hour(),
-                    civil.minute(),
-                    civil.second(),
-                    civil.millisecond()
-                )
-            }
-            // Cannot happen within the years 0001 to 9999.
-            Err(_) => Err(fmt::Error),
-        }
+        self.with_text(|text| f.write_str(text)).unwrap_or(Err(fmt::Error))
     }
 }
 
@@ -125,7 +136,8 @@ impl fmt::Debug for Timestamp {
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        self.with_text(|text| serializer.serialize_str(text))
+            .unwrap_or_else(|| Err(serde::ser::Error::custom("a time outside the years 0001 to 9999")))
     }
 }
 

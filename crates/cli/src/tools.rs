@@ -61,6 +61,8 @@ fn tool(mut entry: Entry<'_>, base: &Path) -> Result<CommandTool, StartError> {
         ToolSpec::new(&name.string(0..=64)?, description, schema.node.raw()).map_err(
             |error| match error {
                 InvalidTool::Name(_) => name.invalid(error.to_string()),
+                // Its field says already that it is the schema.
+                InvalidTool::SchemaText(refused) => schema.invalid(refused.to_string()),
                 _ => schema.invalid(error.to_string()),
             },
         )?;

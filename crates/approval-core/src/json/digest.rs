@@ -11,6 +11,9 @@ use sha2::{Digest as _, Sha256};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest([u8; 32]);
 
+const PREFIX: &[u8] = b"sha256:";
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 /// A text that is not a [`Digest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a digest is `sha256:` and 64 lower-case hexadecimal digits")]
@@ -22,6 +25,17 @@ impl Digest {
         Self(Sha256::digest(bytes.as_ref()).into())
     }
 
+    /// Calls `write` with the text. Each record has a digest, so the digits are set by hand.
+    fn with_text<R>(&self, write: impl FnOnce(&str) -> R) -> Option<R> {
+        let mut text = [0; PREFIX.len() + 64];
+        let (prefix, digits) = text.split_at_mut(PREFIX.len());
+        prefix.copy_from_slice(PREFIX);
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
+            pair.copy_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+        std::str::from_utf8(&text).ok().map(write)
+    }
+
     /// The 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
@@ -30,8 +44,7 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("sha256:")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.with_text(|text| f.write_str(text)).unwrap_or(Err(fmt::Error))
     }
 }
 
@@ -59,7 +72,8 @@ impl FromStr for Digest {
 
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        self.with_text(|text| serializer.serialize_str(text))
+            .unwrap_or_else(|| Err(serde::ser::Error::custom("a digest is ASCII")))
     }
 }
 

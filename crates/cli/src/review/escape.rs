@@ -44,6 +44,13 @@ pub(crate) struct Atom {
     pub(crate) kind: AtomKind,
 }
 
+impl Atom {
+    /// A count of ours stands in it; no other escape holds the sign of one.
+    pub(crate) fn is_count(&self) -> bool {
+        self.kind != AtomKind::Shown && self.text.contains(['×', '*'])
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtomKind {
     /// The character itself.

@@ -6,6 +6,8 @@
 use anstyle::{AnsiColor, Style};
 use countersign_approval_core::json::{Document, Node};
 
+use unicode_width::UnicodeWidthStr;
+
 use super::escape::{Atom, AtomKind, Charset, Quoting, atoms, word_width};
 
 /// How escapes look where there are colours.
@@ -19,6 +21,45 @@ pub(crate) struct Line {
     pub(crate) text: String,
     /// Characters of the value that it shows, counted as shown.
     pub(crate) chars: usize,
+    /// It shows a count such as `·×3000` in place of what is counted.
+    pub(crate) counts: bool,
+    whose: Whose,
+}
+
+/// Who says what stands in a line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Whose {
+    #[default]
+    Agent,
+    Ours,
+}
+
+impl Line {
+    /// As it is printed: what the agent wrote behind the bar, a remark of ours before it.
+    pub(crate) fn behind(&self, gutter: &str) -> String {
+        match self.whose {
+            Whose::Agent => format!("  {DIM}{gutter}{DIM:#}{}", self.text),
+            Whose::Ours => format!("  {}", self.text),
+        }
+    }
+}
+
+/// Our own words in lines of at most `width` columns, if no word is longer; each line begins with `indent` blanks.
+pub(crate) fn prose(text: &str, width: usize, indent: usize) -> Vec<String> {
+    let mut lines = vec![" ".repeat(indent)];
+    for word in text.split(' ') {
+        let column = lines.last().map_or(0, |line| line.width());
+        if column + 1 + word.width() > width && column > indent {
+            lines.push(" ".repeat(indent));
+        }
+        if let Some(line) = lines.last_mut() {
+            if line.len() > indent {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
 }
 
 /// The value of a JSON text in lines of at most `width` columns (at least [`MIN_WIDTH`]).
@@ -51,7 +92,8 @@ pub(crate) fn cut(lines: Vec<Line>, room: usize) -> (Vec<Line>, usize) {
     let (head, tail) = (room / 2, room - room / 2 - 1);
     let middle = &lines[head..lines.len() - tail];
     let (count, chars) = (middle.len(), middle.iter().map(|line| line.chars).sum::<usize>());
-    let remark = Line { text: format!("{DIM}[{count} lines, {chars} characters hidden]{DIM:#}"), chars: 0 };
+    let text = format!("{DIM}[{count} lines, {chars} characters hidden]{DIM:#}");
+    let remark = Line { text, whose: Whose::Ours, ..Line::default() };
     let shown =
         lines[..head].iter().cloned().chain([remark]).chain(lines[lines.len() - tail..].iter().cloned());
     (shown.collect(), count)
@@ -188,6 +230,7 @@ impl Flow {
 
     fn put(&mut self, atom: &Atom) {
         self.current.chars += atom.text.chars().count();
+        self.current.counts |= atom.is_count();
         self.column += atom.width;
         self.fresh = false;
         match atom.kind {
@@ -212,7 +255,7 @@ impl Flow {
     /// Deep nesting is not allowed to push the values out of the window; the brackets tell the depth.
     fn newline(&mut self, indent: usize) {
         let indent = indent.min(self.width / 3);
-        let next = Line { text: " ".repeat(indent), chars: 0 };
+        let next = Line { text: " ".repeat(indent), ..Line::default() };
         self.lines.push(std::mem::replace(&mut self.current, next));
         self.column = indent;
         self.fresh = true;

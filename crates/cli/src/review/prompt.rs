@@ -11,6 +11,8 @@ use rustix::io::{Errno, read};
 use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::oneshot;
 
+use super::layout::prose;
+
 /// The longest line that a terminal hands over at once.
 const MAX_LINE: usize = 4096;
 
@@ -21,12 +23,63 @@ pub(crate) enum Reply {
     Approve,
     /// `d`.
     Deny,
-    /// `c`, or the end of the input.
+    /// `c`.
     Cancel,
+    /// The end of the input, which cancels.
+    End,
     /// `v`: show everything.
     View,
     /// Anything else, an empty line too: there is no default.
     Unclear,
+}
+
+/// What is offered to a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Choices {
+    /// All of the call is shown.
+    All,
+    /// So many lines are not: they are seen before it can be approved.
+    Unseen(usize),
+    /// The host takes no decision of this token.
+    CancelOnly,
+}
+
+impl Choices {
+    /// The question in lines of at most `width` columns.
+    fn question(self, width: usize) -> String {
+        let (said, choices): (_, &[&str]) = match self {
+            Self::All => (None, &["[a] approve", "[d] deny", "[c] cancel the run >"]),
+            Self::Unseen(lines) => (
+                Some(format!("{lines} lines are not shown. They are, with v, before you can approve.")),
+                &["[v] view whole", "[d] deny", "[c] cancel the run >"],
+            ),
+            Self::CancelOnly => (None, &["[c] cancel the run >"]),
+        };
+        let mut text: String = said.iter().flat_map(|said| prose(said, width, 0)).map(|line| line + "\n").collect();
+        let mut column = 0;
+        for choice in choices {
+            if column > 0 && column + 2 + choice.len() >= width {
+                text.push('\n');
+                column = 0;
+            }
+            if column > 0 {
+                text.push_str("  ");
+                column += 2;
+            }
+            text.push_str(choice);
+            column += choice.len();
+        }
+        text + " "
+    }
+
+    /// What is said to whoever typed something else.
+    pub(crate) const fn help(self) -> &'static str {
+        match self {
+            Self::All => "Please type a, d or c, and Enter.",
+            Self::Unseen(_) => "Please type v, d or c, and Enter.",
+            Self::CancelOnly => "Please type c and Enter.",
+        }
+    }
 }
 
 /// An open question. Dropping it withdraws it.
@@ -40,14 +93,11 @@ impl Prompt {
     ///
     /// # Errors
     /// If the terminal cannot be used.
-    pub(crate) fn ask(out: &mut impl Write, left_out: usize) -> io::Result<Self> {
+    pub(crate) fn ask(out: &mut impl Write, choices: Choices, width: usize) -> io::Result<Self> {
         out.flush()?;
         let stdin = io::stdin();
         tcflush(&stdin, QueueSelector::IFlush)?;
-        if left_out > 0 {
-            writeln!(out, "{left_out} lines are not shown: v shows them.")?;
-        }
-        write!(out, "[a] approve  [d] deny  [c] cancel the run  [v] view whole > ")?;
+        write!(out, "{}", choices.question(width))?;
         out.flush()?;
         let (withdrawn, withdraw) = io::pipe()?;
         let (answer, reply) = oneshot::channel();
@@ -62,7 +112,7 @@ impl Prompt {
 
     /// The answer. A terminal that cannot be read any more cancels, as its end does.
     pub(crate) async fn reply(&mut self) -> Reply {
-        (&mut self.reply).await.unwrap_or(Reply::Cancel)
+        (&mut self.reply).await.unwrap_or(Reply::End)
     }
 }
 
@@ -75,7 +125,7 @@ fn line(withdrawn: &PipeReader) -> Option<Reply> {
         match poll(&mut ready, None) {
             Ok(_) => {}
             Err(Errno::INTR) => continue,
-            Err(_) => return Some(Reply::Cancel),
+            Err(_) => return Some(Reply::End),
         }
         let [input, end] = &ready;
         if !end.revents().is_empty() {
@@ -83,10 +133,10 @@ fn line(withdrawn: &PipeReader) -> Option<Reply> {
         }
         if !input.revents().is_empty() {
             return match read(&stdin, &mut buffer) {
-                Ok(0) => Some(Reply::Cancel),
+                Ok(0) => Some(Reply::End),
                 Ok(length) => Some(reply(&buffer[..length])),
                 Err(Errno::INTR | Errno::AGAIN) => continue,
-                Err(_) => Some(Reply::Cancel),
+                Err(_) => Some(Reply::End),
             };
         }
     }
@@ -107,6 +157,23 @@ fn reply(line: &[u8]) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_breaks_between_its_choices() {
+        for (choices, width, text) in [
+            (Choices::All, 80, "[a] approve  [d] deny  [c] cancel the run > "),
+            (Choices::All, 40, "[a] approve  [d] deny\n[c] cancel the run > "),
+            (
+                Choices::Unseen(88),
+                80,
+                "88 lines are not shown. They are, with v, before you can approve.\n\
+                 [v] view whole  [d] deny  [c] cancel the run > ",
+            ),
+            (Choices::CancelOnly, 40, "[c] cancel the run > "),
+        ] {
+            assert_eq!(choices.question(width), text);
+        }
+    }
 
     // There is no default, and no word that merely begins like an answer is one (scenario O3).
     #[test]

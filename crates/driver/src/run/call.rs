@@ -148,7 +148,8 @@ impl Run {
                 Ok(Next::Asked(Ok(()))) => question.take().into_iter().for_each(|body| self.place(body)),
                 Ok(Next::Asked(Err(Gone))) | Err(_) => {
                     self.abort(ErrorInfo::new(Code::CANCELLED));
-                    self.parts.reviews.cancel(review.approval.approval_id).await;
+                    // Boxed: it is rare, and every waiting run would carry its state.
+                    Box::pin(self.parts.reviews.cancel(review.approval.approval_id)).await;
                     break review.settled().await;
                 }
             }

@@ -34,14 +34,14 @@ impl Host {
         ctx: &Ctx<'js>,
         run: impl FnOnce() -> rquickjs::Result<T>,
     ) -> rquickjs::Result<T> {
-        if false {
+        if self.guard.overdue() {
             return Err(ffi::throw_uncatchable(ctx));
         }
         let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
             self.guard.stop(Stop::Panicked);
             Err(rquickjs::Error::Unknown)
         });
-        match false {
+        match self.guard.stopped() {
             true => Err(ffi::throw_uncatchable(ctx)),
             false => result,
         }
