@@ -51,16 +51,32 @@ pub(crate) fn audit(command: &Command) -> Result<Status, Error> {
     match command {
         Command::Verify { file, head } => report(&mut out, file, *head),
         Command::Show { file, run } => {
-            let reader = Reader::new(open(file)?);
-            show(&mut out, reader, *run, Screen::of(stdout()))?;
+            warn_if_broken(&mut out, file)?;
+            show(&mut out, file, *run, Screen::of(stdout()))?;
             Ok(Status::Good)
         }
     }
 }
 
+/// Whoever reads the account knows from its first line whether the chain holds, so the file is read twice.
+fn warn_if_broken(out: &mut impl Write, file: &Path) -> Result<(), Error> {
+    match Reader::new(open(file)?).find_map(Result::err) {
+        Some(countersign_store::Error::Broken(broken)) => writeln!(
+            out,
+            "WARNING: this file is broken. Line {} is the first that does not fit; the lines before it may be the ones \
+             that were altered.\n",
+            broken.line
+        )
+        .map_err(Error::io("cannot write")),
+        // The account fails at the same place, and says it.
+        _ => Ok(()),
+    }
+}
+
 /// Verifies and says what that means.
 pub(crate) fn report(out: &mut impl Write, file: &Path, head: Option<Anchor>) -> Result<Status, Error> {
-    let verified = verify_reader(open(file)?, head)?;
+    let verified =
+        verify_reader(open(file)?, head).map_err(|source| Error::InAudit { path: file.into(), source })?;
     let mut text = format!("good: every line is chained to the one before; lines: {}\n", verified.head.n);
     text.push_str(&format!("head {}\n", verified.head));
     match verified.anchored {
@@ -80,12 +96,15 @@ pub(crate) fn report(out: &mut impl Write, file: &Path, head: Option<Anchor>) ->
             verified.open.len()
         ));
     }
-    out.write_all(text.as_bytes()).map_err(Error::io("cannot write"))?;
+    let screen = Screen::of(stdout());
+    for line in text.lines().flat_map(|line| screen.wrap(line)) {
+        writeln!(out, "{line}").map_err(Error::io("cannot write"))?;
+    }
     Ok(Status::Good)
 }
 
 /// Opens a regular file. Anything else is refused: a pipe without a writer would be waited for, for ever.
-fn open(path: &Path) -> Result<BufReader<File>, Error> {
+pub(crate) fn open(path: &Path) -> Result<BufReader<File>, Error> {
     let failed = |source| countersign_store::Error::Io { action: format!("open {}", path.display()), source };
     // Of no meaning to a regular file; it keeps a pipe from blocking before it can be looked at.
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();

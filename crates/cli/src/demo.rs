@@ -1,7 +1,7 @@
 //! `countersign demo`: host, scripted agent and client in one process over real HTTP on loopback (design 7).
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, BufReader, Write, stdout};
+use std::io::{self, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use countersign_driver::{ApprovalSettings, Driver, Output, Tool, ToolSpec, tool}
 use countersign_host::{Options, Token, serve};
 use countersign_protocol::request::{Approvals, RunRequest};
 use countersign_providers::{Scripted, Step};
-use countersign_store::audit_file::{AuditFile, Reader};
+use countersign_store::audit_file::AuditFile;
 use secrecy::SecretString;
 use tempfile::TempDir;
 
@@ -90,9 +90,14 @@ impl Stage {
         let driver = self.driver(Arc::<AuditFile>::clone(&audit))?;
         let host = serve(driver, options(&token)).await?;
         let mut out = AutoStream::auto(stdout());
-        writeln!(out, "{HEADING}A host listens on {}. A person asks the agent:{HEADING:#}", host.url())
-            .map_err(show_failed())?;
-        writeln!(out, "  {INPUT}\n").map_err(show_failed())?;
+        let screen = review::Screen::of(stdout());
+        for line in screen.wrap(&format!("A host listens on {}. A person asks the agent:", host.url())) {
+            writeln!(out, "{HEADING}{line}{HEADING:#}").map_err(show_failed())?;
+        }
+        for line in screen.wrap(&format!("  {INPUT}")) {
+            writeln!(out, "{line}").map_err(show_failed())?;
+        }
+        writeln!(out).map_err(show_failed())?;
 
         let client = Client::builder(host.url(), SecretString::from(token.as_str())).build()?;
         let mut view = View::new(Format::Human);
@@ -151,8 +156,7 @@ impl Stage {
             Err(error) => return Err(show_failed()(error)),
         }
         writeln!(out, "\n{HEADING}The record{HEADING:#}").map_err(show_failed())?;
-        let file = fs::File::open(&self.audit).map_err(Error::io("cannot use a temporary folder"))?;
-        audit::show(out, Reader::new(BufReader::new(file)), None, review::Screen::of(stdout()))?;
+        audit::show(out, &self.audit, None, review::Screen::of(stdout()))?;
         audit::report(out, &self.audit, Some(audit.head().into()))?;
         let folder = self.folder.path().display();
         writeln!(out, "\nBoth files were in {folder}, which is removed now.").map_err(show_failed())

@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use countersign_host::StartError;
@@ -46,9 +47,33 @@ pub(crate) enum Error {
     /// The host, or the way to it.
     #[error("{}", reason(.0))]
     Client(#[from] countersign_client::Error),
-    /// The audit file.
+    /// The host did not answer at all.
+    #[error("there is no host at {url}: is `countersign serve` running? ({})", reason(.source))]
+    Unreachable {
+        /// Where it was looked for.
+        url: String,
+        /// Why there is no connection.
+        source: countersign_client::Error,
+    },
+    /// The host went away while a person was asked.
+    #[error("the host is gone. {told}.")]
+    HostGone {
+        /// What is known of effects.
+        told: &'static str,
+        /// How the stream ended.
+        source: countersign_client::Error,
+    },
+    /// An audit file that is opened; the error names it.
     #[error("{}", reason(.0))]
     Audit(#[from] countersign_store::Error),
+    /// What stands in an audit file.
+    #[error("{}: {}", path.display(), reason(.source))]
+    InAudit {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: countersign_store::Error,
+    },
     /// Standard output, a terminal, a work folder.
     #[error("{action}: {source}")]
     Io {
@@ -71,9 +96,13 @@ impl Error {
             | Self::NoReviews
             | Self::Config(_)
             | Self::Client(countersign_client::Error::Misuse(_)) => Status::Usage,
-            Self::Audit(countersign_store::Error::Broken(_)) => Status::Failed,
-            Self::Audit(_) => Status::Usage,
-            Self::Client(_) | Self::Io { .. } => Status::Failed,
+            Self::Audit(source) | Self::InAudit { source, .. } => match source {
+                countersign_store::Error::Broken(_) => Status::Failed,
+                _ => Status::Usage,
+            },
+            Self::Client(_) | Self::Unreachable { .. } | Self::HostGone { .. } | Self::Io { .. } => {
+                Status::Failed
+            }
         }
     }
 
@@ -81,7 +110,9 @@ impl Error {
     pub(crate) fn info(&self) -> ErrorInfo {
         match self {
             Self::Client(countersign_client::Error::Remote(info)) => info.clone(),
-            Self::Client(error) => {
+            Self::Client(error)
+            | Self::Unreachable { source: error, .. }
+            | Self::HostGone { source: error, .. } => {
                 // The contract names no code for a host that cannot be reached.
                 let code = error.code().unwrap_or_else(|| Code::from("CONNECTION_FAILED".to_owned()));
                 let info = ErrorInfo::new(code).with_message(reason(error));
@@ -94,7 +125,7 @@ impl Error {
 }
 
 /// The error with its causes on one line.
-fn reason(error: &dyn StdError) -> String {
+pub(crate) fn reason(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

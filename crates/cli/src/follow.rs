@@ -1,6 +1,7 @@
 //! Follows one run and gives its reviews to whoever answers them.
 
 use std::future::{Future, pending};
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +15,9 @@ use countersign_protocol::event::EventBody;
 use countersign_protocol::request::RunRequest;
 use tokio::time::sleep;
 
-use crate::error::{Error, Status};
-use crate::review::{Extent, Prompt, Reply};
-use crate::view::{Format, View};
+use crate::error::{Error, Status, reason};
+use crate::review::{Choices, Extent, Prompt, Reply};
+use crate::view::{Effects, Format, View};
 
 /// How long a decision whose receipt was lost may take to show in the run, where no person can look after it.
 const LOST_RECEIPT: Duration = Duration::from_secs(5);
@@ -127,7 +128,8 @@ async fn to_the_end(
                 if event.is_err() && asking {
                     view.end_question().map_err(shown)?;
                 }
-                let event = event?;
+                let event =
+                    event.map_err(|error| if asking { gone(error, view.effects) } else { error.into() })?;
                 let ends = event.is_terminal() || matches!(event.body, EventBody::ApprovalResolved { .. });
                 if ends && asking {
                     view.end_question().map_err(shown)?;
@@ -152,7 +154,12 @@ async fn to_the_end(
                 return Err(ClientError::Event(countersign_protocol::error::EventError::Incomplete).into());
             }
             (Happened::Progress(progress), Some(review)) => {
-                review.advance(progress, client, reviewer, view)?
+                if review.advance(progress, client, reviewer, view)?.is_break() {
+                    view.hung_up().map_err(shown)?;
+                    let error =
+                        ErrorInfo::new(Code::CANCELLED).with_message("Hung up; the run is cancelled.");
+                    return Ok(Ended::Cancelled(error));
+                }
             }
         }
     }
@@ -174,7 +181,17 @@ struct Review {
     approval: Arc<ApprovalRequest>,
     /// Lines that the card shown last does not show.
     left_out: usize,
+    /// Whether the host takes decisions of this token, as far as is known.
+    right: Right,
+    /// The last decision, and what was known of effects before it.
+    sent: Option<(Decision, Effects)>,
     step: Step,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Right {
+    Presumed,
+    Missing,
 }
 
 enum Step {
@@ -208,18 +225,32 @@ impl Review {
         reviewer: Reviewer,
         view: &mut View,
     ) -> Result<Self, Error> {
-        let mut left_out = 0;
-        let step = match reviewer {
+        let mut review =
+            Self { approval, left_out: 0, right: Right::Presumed, sent: None, step: Step::Watching };
+        review.step = match reviewer {
             Reviewer::Person => {
-                left_out = view.card(&approval, Extent::Window).map_err(shown)?;
-                Step::Asking(view.ask(left_out).map_err(shown)?)
+                review.left_out = view.card(&review.approval, Extent::Window).map_err(shown)?;
+                review.ask(view)?
             }
             Reviewer::Fixed(decision) => {
-                view.fixed(&approval, decision).map_err(shown)?;
-                decide(client, &approval, decision)
+                view.fixed(&review.approval, decision).map_err(shown)?;
+                review.decide(client, decision, view)
             }
         };
-        Ok(Self { approval, left_out, step })
+        Ok(review)
+    }
+
+    /// What is not shown cannot be approved, and a host that takes no decision of this token is not asked again.
+    const fn choices(&self) -> Choices {
+        match (self.right, self.left_out) {
+            (Right::Missing, _) => Choices::CancelOnly,
+            (Right::Presumed, 0) => Choices::All,
+            (Right::Presumed, lines) => Choices::Unseen(lines),
+        }
+    }
+
+    fn ask(&self, view: &mut View) -> Result<Step, Error> {
+        Ok(Step::Asking(view.ask(self.choices()).map_err(shown)?))
     }
 
     fn advance(
@@ -228,37 +259,88 @@ impl Review {
         client: &Client,
         reviewer: Reviewer,
         view: &mut View,
-    ) -> Result<(), Error> {
+    ) -> Result<ControlFlow<()>, Error> {
         self.step = match progress {
-            Progress::Reply(Reply::Approve) => decide(client, &self.approval, Decision::Approve),
-            Progress::Reply(Reply::Deny) => decide(client, &self.approval, Decision::Deny),
-            Progress::Reply(Reply::Cancel) => decide(client, &self.approval, Decision::Cancel),
-            Progress::Reply(Reply::View) => {
-                self.left_out = view.card(&self.approval, Extent::Whole).map_err(shown)?;
-                Step::Asking(view.ask(self.left_out).map_err(shown)?)
-            }
-            Progress::Reply(Reply::Unclear) => {
-                view.note("Please type a, d, c or v, and Enter.").map_err(shown)?;
-                Step::Asking(view.ask(self.left_out).map_err(shown)?)
-            }
+            Progress::Reply(reply) => match self.replied(reply, client, view)? {
+                Some(step) => step,
+                None => return Ok(ControlFlow::Break(())),
+            },
             Progress::Receipt(Ok(_)) => Step::Watching,
-            Progress::Receipt(Err(error)) => self.refused(error, reviewer, view)?,
+            Progress::Receipt(Err(error)) => match self.refused(error, reviewer, view)? {
+                Some(step) => step,
+                None => return Ok(ControlFlow::Break(())),
+            },
             Progress::GaveUp(error) => return Err((*error).into()),
         };
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
-    /// The decision was not acknowledged. Nothing is sent again unless a person says so.
-    fn refused(&self, error: ClientError, reviewer: Reviewer, view: &mut View) -> Result<Step, Error> {
-        let over = matches!(&error, ClientError::Remote(info) if info.code == Code::APPROVAL_NOT_FOUND);
-        if over {
+    /// What a person typed. `None`: he gives the run up, and the host cannot be told but by hanging up.
+    fn replied(&mut self, reply: Reply, client: &Client, view: &mut View) -> Result<Option<Step>, Error> {
+        if reply == Reply::End {
+            view.end_question().map_err(shown)?;
+            view.note("The input has ended, and that cancels the run.").map_err(shown)?;
+        }
+        let step = match (reply, self.choices()) {
+            (Reply::Cancel | Reply::End, Choices::CancelOnly) => return Ok(None),
+            (Reply::Cancel | Reply::End, _) => self.decide(client, Decision::Cancel, view),
+            (Reply::Approve, Choices::All) => self.decide(client, Decision::Approve, view),
+            (Reply::Deny, Choices::All | Choices::Unseen(_)) => self.decide(client, Decision::Deny, view),
+            (Reply::View, Choices::All | Choices::Unseen(_)) => {
+                self.left_out = view.card(&self.approval, Extent::Whole).map_err(shown)?;
+                self.ask(view)?
+            }
+            (Reply::Approve, Choices::Unseen(_)) => {
+                view.note("Nothing was approved: you have not seen all of it yet.").map_err(shown)?;
+                self.ask(view)?
+            }
+            (_, choices) => {
+                view.note(choices.help()).map_err(shown)?;
+                self.ask(view)?
+            }
+        };
+        Ok(Some(step))
+    }
+
+    fn decide(&mut self, client: &Client, decision: Decision, view: &mut View) -> Step {
+        self.sent = Some((decision, view.effects));
+        if decision == Decision::Approve {
+            view.effects = Effects::Possible;
+        }
+        let (client, decision) = (client.clone(), DecisionRequest::of(&self.approval, decision));
+        Step::Deciding(Box::pin(async move { client.decide_approval(&decision).await }))
+    }
+
+    /// The decision was not acknowledged. Nothing is sent again unless a person says so. `None` as in
+    /// [`replied`](Self::replied).
+    fn refused(
+        &mut self,
+        error: ClientError,
+        reviewer: Reviewer,
+        view: &mut View,
+    ) -> Result<Option<Step>, Error> {
+        let is = |code: Code| matches!(&error, ClientError::Remote(info) if info.code == code);
+        if is(Code::APPROVAL_NOT_FOUND) {
             // It expired, or somebody else decided it: the stream is about to say so.
-            return Ok(Step::Watching);
+            return Ok(Some(Step::Watching));
         }
         let uncertain = error.is_uncertain();
+        let sent = self.sent.take();
+        if let (false, Some((_, before))) = (uncertain, sent) {
+            view.effects = before;
+        }
         match reviewer {
-            Reviewer::Fixed(_) if uncertain => Ok(Step::WatchingFor(Some(Box::new(error)))),
+            Reviewer::Fixed(_) if uncertain => Ok(Some(Step::WatchingFor(Some(Box::new(error))))),
             Reviewer::Fixed(_) => Err(error.into()),
+            Reviewer::Person if is(Code::FORBIDDEN) => {
+                self.right = Right::Missing;
+                view.note("This token may not decide (FORBIDDEN); c or Ctrl-C cancels the run.")
+                    .map_err(shown)?;
+                match sent {
+                    Some((Decision::Cancel, _)) => Ok(None),
+                    _ => self.ask(view).map(Some),
+                }
+            }
             Reviewer::Person => {
                 let told = if uncertain {
                     "It cannot be known whether your decision arrived. If the question stays, it did not"
@@ -266,15 +348,30 @@ impl Review {
                     "Your decision was refused"
                 };
                 view.note(&format!("{told}: {}", Error::from(error))).map_err(shown)?;
-                Ok(Step::Asking(view.ask(self.left_out).map_err(shown)?))
+                self.ask(view).map(Some)
             }
         }
     }
 }
 
-fn decide(client: &Client, approval: &ApprovalRequest, decision: Decision) -> Step {
-    let (client, decision) = (client.clone(), DecisionRequest::of(approval, decision));
-    Step::Deciding(Box::pin(async move { client.decide_approval(&decision).await }))
+/// The stream ended at an open question: what a person wants to know of it; the chain of causes goes to the log.
+fn gone(error: ClientError, effects: Effects) -> Error {
+    let ended = matches!(
+        &error,
+        ClientError::BrokenStream(_)
+            | ClientError::Event(countersign_protocol::error::EventError::Incomplete)
+    );
+    if !ended {
+        return error.into();
+    }
+    let told = match effects {
+        Effects::None => "Nothing was approved by you; look in the audit file",
+        Effects::Proposed | Effects::Possible => {
+            "A call that had begun may have had its effect; look in the audit file"
+        }
+    };
+    tracing::warn!("the stream ended: {}", reason(&error));
+    Error::HostGone { told, source: error }
 }
 
 fn shown(source: std::io::Error) -> Error {

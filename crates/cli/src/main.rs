@@ -19,10 +19,11 @@ mod signals;
 mod tools;
 mod view;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
 
 use crate::error::{Error, Status};
 use crate::review::inline;
@@ -76,6 +77,16 @@ fn complain(error: &Error) -> Status {
 /// The runtime of the commands that talk.
 fn runtime() -> Result<tokio::runtime::Runtime, Error> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::io("cannot start"))
+}
+
+/// The log, on standard error. RUST_LOG filters it.
+fn log() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
 }
 
 #[cfg(test)]

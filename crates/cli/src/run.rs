@@ -1,16 +1,19 @@
 //! `countersign run`: one run at a host, its reviews answered here (design 7).
 
+use std::env;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use countersign_approval_core::ids::{InvalidName, ModelId, ProviderId, ToolName};
-use countersign_approval_core::review::IdlePolicy;
-use countersign_client::Client;
+use countersign_approval_core::review::{Decision, IdlePolicy};
+use countersign_client::transport::TransportError;
+use countersign_client::{Client, Error as ClientError};
 use countersign_protocol::code::{Code, ErrorInfo};
 use countersign_protocol::request::{Approvals, RunRequest};
 use countersign_protocol::version::feature;
 use secrecy::SecretString;
+use tracing_subscriber::EnvFilter;
 use zeroize::Zeroizing;
 
 use crate::error::{Error, Status};
@@ -23,7 +26,7 @@ const MAX_TOKEN_FILE: u64 = 65_536;
 
 /// Start a run at a host, show its reviews and send the decisions
 ///
-/// Ctrl-C cancels the run.
+/// Ctrl-C cancels the run. RUST_LOG switches a log on standard error on.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The host, such as http://127.0.0.1:7433
@@ -69,14 +72,22 @@ enum Idle {
 }
 
 fn tool_name(text: &str) -> Result<ToolName, InvalidName> {
-    ToolName::parse(text)
+    // People write a blank behind a comma.
+    ToolName::parse(text.trim())
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status, Error> {
     let format = if args.json { Format::Json } else { Format::Human };
-    let reviewer = Reviewer::choose(args.decide, format)?;
     let request = request(args)?;
     let client = Client::builder(&args.url, token(&args.token_file)?).build()?;
+    let reviewer = match args.decide {
+        // Without tools nothing can be proposed, so nobody need be there. A host that asks all the same gets a no.
+        None if request.tools.is_empty() && !format.can_ask() => Reviewer::Fixed(Decision::Cancel),
+        decide => Reviewer::choose(decide, format)?,
+    };
+    if env::var_os(EnvFilter::DEFAULT_ENV).is_some() {
+        crate::log();
+    }
     crate::runtime()?.block_on(async {
         let mut view = View::new(format);
         let mut interrupts = Interrupts::new()?;
@@ -84,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<Status, Error> {
             biased;
             // Everything that is open is dropped: the host sees the stream close and cancels the run.
             () = interrupts.next() => None,
-            ended = talk(&client, request, reviewer, &mut view) => Some(ended),
+            ended = talk(&client, &args.url, request, reviewer, &mut view) => Some(ended),
         };
         conclude(ended, &mut view)
     })
@@ -94,11 +105,16 @@ pub(crate) fn run(args: &Args) -> Result<Status, Error> {
 /// that `--decide` answers.
 async fn talk(
     client: &Client,
+    url: &str,
     mut request: RunRequest,
     reviewer: Reviewer,
     view: &mut View,
 ) -> Result<crate::follow::Ended, Error> {
-    let offered = client.protocol().await?.features;
+    let protocol = client.protocol().await.map_err(|source| match source {
+        ClientError::Transport(TransportError::Connect(_)) => Error::Unreachable { url: url.into(), source },
+        other => other.into(),
+    });
+    let offered = protocol?.features;
     if !offered.iter().any(|offered| offered == feature::INTERACTIVE_APPROVALS) {
         if !request.tools.is_empty() {
             return Err(Error::NoReviews);

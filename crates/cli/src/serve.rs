@@ -1,22 +1,24 @@
 //! `countersign serve`: the host of a configuration file (design 7, contract 6).
 
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{self, ErrorKind, Write, stderr, stdout};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use countersign_approval_core::audit::AuditSink;
-use countersign_driver::Tool;
 use countersign_driver::system::SystemClock;
+use countersign_driver::{Driver, Review, Tool};
 use countersign_host::{Extras, HostConfig, StartError, configured_driver};
 use countersign_protocol::code::Code;
-use countersign_store::audit_file::AuditFile;
-use tracing_subscriber::EnvFilter;
+use countersign_protocol::version::feature;
+use countersign_store::audit_file::{AuditFile, verify_reader};
+use countersign_store::{Broken, Error as StoreError, Why};
+use rustix::fs::{Access, access};
 
 use crate::error::{Error, Status};
 use crate::review::inline;
 use crate::signals::Interrupts;
-use crate::tools;
+use crate::{audit, tools};
 
 /// Serve the agents, tools and tokens of a configuration file
 ///
@@ -28,6 +30,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// Check the configuration and end: 0 if a host would start with it, else 2
+    ///
+    /// Checked are the file, the secrets, certificates and programs that it names, and the audit file, which is read and
+    /// not changed. Not checked is whether the address is free, or whether another host writes the audit file now.
     #[arg(long)]
     check: bool,
 }
@@ -36,12 +41,18 @@ pub(crate) fn serve(args: &Args) -> Result<Status, Error> {
     let file = std::path::absolute(&args.config).map_err(Error::io("cannot find the working directory"))?;
     let configured = Configured::read(&file)?;
     if args.check {
-        configured.driver(None)?;
+        let driver = configured.driver(None)?;
+        if let Some(path) = &configured.audit {
+            examine(path)?;
+        }
+        if let Some(warning) = configured.unreviewable(&driver) {
+            writeln!(stderr(), "warning: {}", inline(&warning)).map_err(Error::io("cannot write"))?;
+        }
         writeln!(stdout(), "{}: good", inline(&args.config.display().to_string()))
             .map_err(Error::io("cannot write"))?;
         return Ok(Status::Good);
     }
-    log();
+    crate::log();
     crate::runtime()?.block_on(configured.serve())
 }
 
@@ -62,10 +73,44 @@ impl Configured {
         };
         let tools = tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect();
         let audit = extensions.get("audit").map(|value| tools::audit(value, base)).transpose()?;
-        Ok(Self { config, tools, audit })
+        let configured = Self { config, tools, audit };
+        configured.check_grants()?;
+        Ok(configured)
     }
 
-    fn driver(&self, sink: Option<Arc<dyn AuditSink>>) -> Result<countersign_driver::Driver, StartError> {
+    /// Here all tools are known, so that a wrong name shows before a person is asked about a call in vain (law 7).
+    fn check_grants(&self) -> Result<(), StartError> {
+        let known: Vec<&str> = self.tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+        for (token, granted) in self.config.options().tokens.iter().enumerate() {
+            for (member, names) in [("tools", &granted.tools), ("approveTools", &granted.approve_tools)] {
+                let unknown = names.iter().enumerate().find(|(_, name)| !known.contains(&name.as_str()));
+                if let Some((at, name)) = unknown {
+                    let there = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                    return Err(StartError::Field {
+                        code: Code::INVALID_CONFIG,
+                        field: format!("tokens[{token}].{member}[{at}]"),
+                        reason: format!("no tool {name:?} is configured (there are: {there})"),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tools that can never run, for nobody could approve their calls.
+    fn unreviewable(&self, driver: &Driver) -> Option<String> {
+        if driver.features().contains(&feature::INTERACTIVE_APPROVALS) {
+            return None;
+        }
+        let gated = self.tools.iter().filter(|tool| tool.spec().review == Review::Required);
+        let names: Vec<&str> = gated.map(|tool| tool.spec().name.as_str()).collect();
+        let names = (!names.is_empty()).then(|| names.join(", "))?;
+        Some(format!(
+            "the file has no `approvals`, so nobody can approve a call of these tools, and none will run: {names}"
+        ))
+    }
+
+    fn driver(&self, sink: Option<Arc<dyn AuditSink>>) -> Result<Driver, StartError> {
         let extras = Extras { tools: self.tools.clone(), on_approval_audit: sink, ..Extras::default() };
         configured_driver(&self.config, extras)
     }
@@ -78,6 +123,9 @@ impl Configured {
             None => None,
         };
         let driver = self.driver(sink)?;
+        if let Some(warning) = self.unreviewable(&driver) {
+            tracing::warn!("{}", inline(&warning));
+        }
         let host = countersign_host::serve(driver, self.config.options()).await?;
         writeln!(stdout(), "listening on {}", host.url()).map_err(Error::io("cannot write"))?;
         stdout().flush().map_err(Error::io("cannot write"))?;
@@ -93,14 +141,44 @@ impl Configured {
 
 /// The audit file, of which this process is the only writer.
 fn open(path: &Path) -> Result<Arc<dyn AuditSink>, StartError> {
-    let (audit, _) =
-        AuditFile::open(path, Arc::new(SystemClock::new())).map_err(|error| StartError::Field {
-            code: Code::INVALID_CONFIG,
-            field: "audit.file".into(),
-            reason: Error::from(error).to_string(),
-        })?;
+    let (audit, _) = AuditFile::open(path, Arc::new(SystemClock::new())).map_err(|source| match source {
+        // It names the file.
+        StoreError::Io { .. } | StoreError::Locked { .. } => unusable(&Error::from(source)),
+        source => unusable(&Error::InAudit { path: path.into(), source }),
+    })?;
     warn_if_shared(path);
     Ok(Arc::new(audit))
+}
+
+/// Finds what [`open`] would refuse, and changes nothing. It takes no lock, as a host may be at work: then the last line
+/// may be half written, and so it may be after a crash, which a start mends.
+fn examine(path: &Path) -> Result<(), StartError> {
+    match path.metadata() {
+        Ok(_) => match verify_reader(audit::open(path).map_err(|error| unusable(&error))?, None) {
+            Ok(_) => may(path, Access::WRITE_OK),
+            Err(StoreError::Broken(Broken { why: Why::Torn { .. }, .. })) => may(path, Access::WRITE_OK),
+            Err(source) => Err(unusable(&Error::InAudit { path: path.into(), source })),
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let folder = path.parent().unwrap_or(Path::new("/"));
+            may(folder, Access::WRITE_OK | Access::EXEC_OK)
+        }
+        Err(source) => Err(cannot("open", path, source)),
+    }
+}
+
+/// Whether this process may use the path so.
+fn may(path: &Path, how: Access) -> Result<(), StartError> {
+    access(path, how).map_err(|error| cannot("write to", path, error.into()))
+}
+
+fn cannot(action: &str, path: &Path, source: io::Error) -> StartError {
+    let action = format!("{action} {}", path.display());
+    unusable(&Error::from(StoreError::Io { action, source }))
+}
+
+fn unusable(error: &Error) -> StartError {
+    StartError::Field { code: Code::INVALID_CONFIG, field: "audit.file".into(), reason: error.to_string() }
 }
 
 /// A file that we make is its owner's only; one that was there before may not be.
@@ -113,13 +191,4 @@ fn warn_if_shared(path: &Path) {
             inline(&path.display().to_string())
         );
     }
-}
-
-fn log() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(stderr)
-        .with_ansi(stderr().is_terminal())
-        .init();
 }

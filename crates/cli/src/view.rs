@@ -9,12 +9,14 @@ use countersign_protocol::code::{ErrorBody, ErrorInfo};
 use countersign_protocol::event::{Event, EventBody};
 
 use crate::review::{
-    AtomKind, Card, DIM, ESCAPE, Extent, Prompt, Quoting, Screen, atoms, cut, inline, json, json_line,
-    word_width,
+    AtomKind, Card, Choices, DIM, ESCAPE, Extent, Prompt, Quoting, Screen, atoms, cut, inline, json,
+    json_line, word_width,
 };
 
 /// Lines of a tool's output that are shown.
 const OUTPUT_LINES: usize = 12;
+/// Blanks that wait for the word behind them; at the end of a line they are left out.
+const MAX_BLANKS: usize = 16;
 const GOOD: Style = AnsiColor::Green.on_default().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 
@@ -38,6 +40,27 @@ impl Format {
     }
 }
 
+/// What is known here of effects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effects {
+    /// No call ran, and none was approved here.
+    None,
+    /// A call was proposed, and it may be one that nobody is asked about.
+    Proposed,
+    /// A call was approved here, or has run.
+    Possible,
+}
+
+impl Effects {
+    /// What is true of them when the run is given up (law 8).
+    const fn told(self) -> &'static str {
+        match self {
+            Self::None => "Nothing was approved by you, and no call is known to have run.",
+            Self::Proposed | Self::Possible => "A call that had begun may have had its effect.",
+        }
+    }
+}
+
 /// Prints a run.
 pub(crate) struct View {
     /// For people.
@@ -47,6 +70,10 @@ pub(crate) struct View {
     format: Format,
     /// The column in an unfinished line of the agent's text.
     column: Option<usize>,
+    /// Blanks of the agent's text that are printed with the word behind them.
+    blanks: usize,
+    /// What may have had an effect so far.
+    pub(crate) effects: Effects,
     /// The text of the current step has been printed while it came.
     streamed: bool,
 }
@@ -57,11 +84,20 @@ impl View {
             Format::Human => (Box::new(AutoStream::auto(stdout())), None),
             Format::Json => (Box::new(AutoStream::auto(stderr())), Some(stdout())),
         };
-        Self { out, lines, format, column: None, streamed: false }
+        Self { out, lines, format, column: None, blanks: 0, effects: Effects::None, streamed: false }
     }
 
     /// One event of the run.
     pub(crate) fn event(&mut self, event: &Event) -> io::Result<()> {
+        self.effects = match (&event.body, self.effects) {
+            (EventBody::ToolCompleted { .. }, _) | (_, Effects::Possible) => Effects::Possible,
+            (EventBody::ApprovalResolved { resolution }, _) if resolution.outcome == Outcome::Approved => {
+                Effects::Possible
+            }
+            (EventBody::ToolCalled { .. }, _) => Effects::Proposed,
+            (EventBody::ApprovalRequested { .. }, _) => Effects::None,
+            (_, effects) => effects,
+        };
         if let Some(lines) = &mut self.lines {
             writeln!(lines, "{}", json_line(&event.to_json()))?;
             return lines.flush();
@@ -69,7 +105,7 @@ impl View {
         match &event.body {
             EventBody::RunStarted { provider, model } => {
                 let (provider, model) = (inline(provider.as_str()), inline(model.as_str()));
-                self.line(&format!("{DIM}run {} with {provider}, {model}{DIM:#}", event.run_id))
+                self.told(DIM, "", DIM, &format!("run {} with {provider}, {model}", event.run_id))
             }
             EventBody::StepStarted { .. } => {
                 self.streamed = false;
@@ -77,7 +113,7 @@ impl View {
             }
             EventBody::TextDelta { text } => self.text(text),
             EventBody::ToolCalled { call } => {
-                self.line(&format!("The agent proposes a call of {}.", inline(call.name.as_str())))
+                self.note(&format!("The agent proposes a call of {}.", call.name))
             }
             // The card says it.
             EventBody::ApprovalRequested { .. } => Ok(()),
@@ -88,7 +124,7 @@ impl View {
                     Outcome::Cancelled => (BAD, "The review was cancelled"),
                     Outcome::Expired => (BAD, "Expired: nobody answered in time"),
                 };
-                self.line(&format!("{style}{what}{style:#} {DIM}at {}{DIM:#}", resolution.decided_at))
+                self.told(style, what, DIM, &format!("at {}", resolution.decided_at))
             }
             EventBody::ToolCompleted { output, .. } => {
                 self.line("The call has run. It returned:")?;
@@ -96,7 +132,7 @@ impl View {
                 let gutter = screen.gutter();
                 let width = screen.width.saturating_sub(gutter.chars().count() + 3);
                 for line in cut(json(output.text(), width, screen.charset), OUTPUT_LINES).0 {
-                    self.line(&format!("  {DIM}{gutter}{DIM:#}{}", line.text))?;
+                    self.line(&line.behind(gutter))?;
                 }
                 Ok(())
             }
@@ -104,10 +140,10 @@ impl View {
                 if !self.streamed && !result.text.is_empty() {
                     self.text(&result.text)?;
                 }
-                self.line(&format!("{GOOD}Completed{GOOD:#} {DIM}(model steps: {}){DIM:#}", result.steps))
+                self.told(GOOD, "Completed", DIM, &format!("(model steps: {})", result.steps))
             }
-            EventBody::RunFailed { error } => self.failure("Failed", error),
-            EventBody::RunCancelled { error } => self.failure("Cancelled", error),
+            EventBody::RunFailed { error } => self.failure("Failed:", error),
+            EventBody::RunCancelled { error } => self.failure("Cancelled:", error),
             EventBody::RunProgress { .. } | EventBody::UsageReported { .. } => Ok(()),
         }
     }
@@ -136,8 +172,9 @@ impl View {
     }
 
     /// Asks a person about the card that was drawn last.
-    pub(crate) fn ask(&mut self, left_out: usize) -> io::Result<Prompt> {
-        Prompt::ask(&mut self.out, left_out)
+    pub(crate) fn ask(&mut self, choices: Choices) -> io::Result<Prompt> {
+        let width = self.screen().width;
+        Prompt::ask(&mut self.out, choices, width)
     }
 
     /// Ends the line of a question that needs no answer any more.
@@ -147,6 +184,7 @@ impl View {
 
     /// Ends a line of the agent's text that came no further, so that the next word on the terminal is not taken for his.
     pub(crate) fn end_text(&mut self) -> io::Result<()> {
+        self.blanks = 0;
         if self.column.take().is_some() {
             writeln!(self.out)?;
         }
@@ -157,12 +195,18 @@ impl View {
     pub(crate) fn interrupted(&mut self) -> io::Result<()> {
         self.column = None;
         writeln!(self.out)?;
-        self.line("Interrupted: the run is cancelled. A call that had begun may have had its effect.")
+        self.note(&format!("Interrupted: the run is cancelled. {}", self.effects.told()))
+    }
+
+    /// A person gave the run up whose reviews he may not decide.
+    pub(crate) fn hung_up(&mut self) -> io::Result<()> {
+        self.note(&format!("Hung up: the run is cancelled. {}", self.effects.told()))
     }
 
     /// A remark of ours.
     pub(crate) fn note(&mut self, text: &str) -> io::Result<()> {
-        self.line(&inline(text))
+        let plain = Style::new();
+        self.told(plain, "", plain, &inline(text))
     }
 
     /// The last line of `--json`; nothing for people, who have been told.
@@ -175,9 +219,9 @@ impl View {
 
     /// A run that did not complete.
     fn failure(&mut self, what: &str, error: &ErrorInfo) -> io::Result<()> {
-        self.line(&format!("{BAD}{what}:{BAD:#} {}", reason(error)))?;
+        self.told(BAD, what, Style::new(), &reason(error))?;
         if error.outcome.is_some() {
-            self.line("The call may have had its effect or not. Look before anything is repeated.")?;
+            self.note("The call may have had its effect or not. Look before anything is repeated.")?;
         }
         Ok(())
     }
@@ -189,12 +233,19 @@ impl View {
         let left = gutter.chars().count();
         self.streamed = true;
         let atoms = atoms(text, Quoting::Bare, screen.charset);
-        let mut at_word = false;
         for (at, atom) in atoms.iter().enumerate() {
+            if atom.kind == AtomKind::Shown && atom.text == " " && self.blanks < MAX_BLANKS {
+                self.blanks += 1;
+                continue;
+            }
             let ends = atom.kind == AtomKind::Break && atom.text == "\\n";
-            let word = if at_word { word_width(&atoms[at..]) } else { 0 };
+            let word = if self.blanks > 0 { word_width(&atoms[at..]) } else { 0 };
             let needed = if word <= screen.width / 2 { word.max(atom.width) } else { atom.width };
-            if self.column.is_some_and(|column| !ends && column + needed >= screen.width) {
+            let blanks = std::mem::take(&mut self.blanks);
+            let wraps = self.column.is_some_and(|column| !ends && column + blanks + needed >= screen.width);
+            // The end of the line stands for the blanks before it.
+            let blanks = if wraps || ends { 0 } else { blanks };
+            if wraps {
                 writeln!(self.out)?;
                 self.column = None;
             }
@@ -205,7 +256,8 @@ impl View {
                     left
                 }
             };
-            at_word = atom.text == " ";
+            write!(self.out, "{:blanks$}", "")?;
+            let column = column + blanks;
             self.column = match atom.kind {
                 _ if ends => {
                     writeln!(self.out)?;
@@ -229,6 +281,20 @@ impl View {
         self.end_text()?;
         writeln!(self.out, "{text}")?;
         self.out.flush()
+    }
+
+    /// A sentence of ours that begins with the word that counts, broken between words in a window.
+    fn told(&mut self, style: Style, what: &str, rest_style: Style, rest: &str) -> io::Result<()> {
+        let text = if what.is_empty() { rest.to_owned() } else { format!("{what} {rest}") };
+        for (at, line) in self.screen().wrap(&text).iter().enumerate() {
+            match line.strip_prefix(what) {
+                Some(rest) if at == 0 && !what.is_empty() => {
+                    self.line(&format!("{style}{what}{style:#}{rest_style}{rest}{rest_style:#}"))?;
+                }
+                _ => self.line(&format!("{rest_style}{line}{rest_style:#}"))?,
+            }
+        }
+        Ok(())
     }
 
     fn screen(&self) -> Screen {

@@ -1,46 +1,76 @@
-//! The account of an audit file for a reader: one paragraph a review, in the order in which they ended.
+//! The account of an audit file for a reader: one paragraph a review, in the order in which they ended; those without
+//! an end come last, in the order in which they began.
 //!
 //! Everything in it came from outside once, so everything is escaped.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{BufRead, Write};
+use std::io::Write;
+use std::path::Path;
 
 use countersign_approval_core::clock::Timestamp;
 use countersign_approval_core::ids::RunId;
 use countersign_store::audit_file::{Entry, Reader};
 
+use super::open;
 use crate::error::Error;
 use crate::review::{Screen, inline, json};
 
-/// Prints the records of a file, of one run if it is given. Reviews that have not ended come last.
+/// Prints the records of a file, of one run if it is given.
 ///
 /// # Errors
 /// The first bad line, after everything before it was printed; a failure to read or write.
-pub(crate) fn show<R: BufRead>(
+pub(crate) fn show(
     out: &mut impl Write,
-    mut reader: Reader<R>,
+    file: &Path,
     run: Option<RunId>,
     screen: Screen,
 ) -> Result<(), Error> {
     let run = run.map(|run| run.to_string());
     let mut accounts = Accounts { open: BTreeMap::new(), screen };
     let mut write = |text: String| out.write_all(text.as_bytes()).map_err(Error::io("cannot write"));
+    let mut reader = Reader::new(open(file)?);
+    let mut found = false;
     let broken = loop {
         match reader.next() {
-            Some(Ok(entry)) if run.is_some() && entry.run_id != run => {}
-            Some(Ok(entry)) => write(accounts.take(&entry))?,
+            Some(Ok(entry)) if run.is_some() && entry.run_id != run && !accounts.names_open(&entry) => {}
+            Some(Ok(entry)) => {
+                found = true;
+                write(accounts.take(&entry))?;
+            }
             Some(Err(error)) => break Some(error),
             None => break None,
         }
     };
-    for (_, open) in accounts.open {
-        write(open.finish())?;
+    let end = match &broken {
+        None => End::Whole,
+        Some(_) => End::Broken { line: reader.head().n + 1 },
+    };
+    let mut open: Vec<Account> = accounts.open.into_values().collect();
+    open.sort_by_key(|account| account.n);
+    for account in open {
+        write(account.finish(end))?;
+    }
+    if run.is_some() && !found {
+        write(match end {
+            End::Whole => "no record of this run\n".to_owned(),
+            End::Broken { line } => format!("no record of this run before line {line}\n"),
+        })?;
     }
     match broken {
-        Some(error) => Err(error.into()),
+        Some(source) => Err(Error::InAudit { path: file.into(), source }),
         None => Ok(()),
     }
+}
+
+/// How far the file can be told.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Whole,
+    /// From this line on nobody knows what was recorded.
+    Broken {
+        line: u64,
+    },
 }
 
 /// The reviews and executions that may still get records.
@@ -57,7 +87,7 @@ impl Accounts {
             ("approval.requested", Some(key)) => {
                 // The same id again would be a forgery; both are told.
                 let before = self.open.insert(key, Account::begin(entry, self.screen));
-                before.map(Account::finish).unwrap_or_default()
+                before.map(|account| account.finish(End::Whole)).unwrap_or_default()
             }
             ("approval.resolved", Some(key)) => {
                 let account =
@@ -82,6 +112,12 @@ impl Accounts {
                     .finished(entry);
                 self.close(&key)
             }
+            ("approval.rejected", Some(key)) if self.open.contains_key(&key) => {
+                if let Some(account) = self.open.get_mut(&key) {
+                    account.refused(entry);
+                }
+                String::new()
+            }
             ("approval.rejected", _) => {
                 let named = entry.approval_id.as_deref().unwrap_or("no approval that can be named");
                 format!(
@@ -102,8 +138,14 @@ impl Accounts {
         }
     }
 
+    /// A refused decision about a review that is told now, whatever run its caller named.
+    fn names_open(&self, entry: &Entry) -> bool {
+        let approval = entry.approval_id.as_ref().filter(|_| entry.kind == "approval.rejected");
+        approval.is_some_and(|approval| self.open.contains_key(approval))
+    }
+
     fn close(&mut self, key: &str) -> String {
-        self.open.remove(key).map(Account::finish).unwrap_or_default()
+        self.open.remove(key).map(|account| account.finish(End::Whole)).unwrap_or_default()
     }
 }
 
@@ -116,6 +158,9 @@ fn key(entry: &Entry) -> Option<String> {
 
 /// One review, or one execution that needed none.
 struct Account {
+    /// The line of its first record.
+    n: u64,
+    screen: Screen,
     text: String,
     state: State,
 }
@@ -132,7 +177,7 @@ enum State {
 
 impl Account {
     fn begin(entry: &Entry, screen: Screen) -> Self {
-        let mut account = Self { text: String::new(), state: State::Waiting };
+        let mut account = Self { n: entry.n, screen, text: String::new(), state: State::Waiting };
         let tool = entry.tool.as_deref().map_or_else(|| "a call".to_owned(), inline);
         account.line(format_args!("{} {tool}, in a run of {}", entry.at, text(entry.subject.as_deref())));
         for (name, value) in [
@@ -151,7 +196,8 @@ impl Account {
         if let Some(arguments) = &entry.arguments {
             let gutter = screen.gutter();
             for line in json(arguments, screen.width.saturating_sub(5), screen.charset) {
-                account.line(format_args!("  {gutter}{}", line.text));
+                // It is laid out already.
+                let _ = writeln!(account.text, "  {gutter}{}", line.text);
             }
         }
         account
@@ -177,6 +223,11 @@ impl Account {
         }
     }
 
+    fn refused(&mut self, entry: &Entry) {
+        let (who, why) = (text(entry.subject.as_deref()), text(entry.code.as_deref()));
+        self.line(format_args!("  {} a decision of {who} was refused: {why}", entry.at));
+    }
+
     fn abandoned(&mut self, at: Timestamp) {
         self.line(format_args!("  {at} abandoned: its host ended before anybody answered; nothing ran"));
         self.state = State::Ended;
@@ -199,28 +250,31 @@ impl Account {
         self.state = State::Ended;
     }
 
-    fn finish(mut self) -> String {
-        match self.state {
-            State::Waiting => {
+    fn finish(mut self, end: End) -> String {
+        match (&self.state, end) {
+            (State::Ended, _) => {}
+            (_, End::Broken { line }) => self.line(format_args!(
+                "  UNKNOWN: the file is broken from line {line} on, so what followed is unknown"
+            )),
+            (State::Waiting, End::Whole) => {
                 self.line(format_args!("  not answered: it waits now, or its host is gone; nothing ran"))
             }
-            State::Approved => {
+            (State::Approved, End::Whole) => {
                 self.line(format_args!("  no record that it started: the run ended first, or goes on now"))
             }
-            State::Started => {
-                self.line(format_args!(
-                    "  UNCERTAIN: no record of its end; it runs now, or its host is gone"
-                ));
+            (State::Started, End::Whole) => {
+                self.line(format_args!("  UNCERTAIN: no record of its end; it runs now, or its host is gone"))
             }
-            State::Ended => {}
         }
         self.text.push('\n');
         self.text
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        // Writing to a String cannot fail.
-        let _ = writeln!(self.text, "{line}");
+        for line in self.screen.wrap(&line.to_string()) {
+            // Writing to a String cannot fail.
+            let _ = writeln!(self.text, "{line}");
+        }
     }
 }
 

@@ -148,7 +148,7 @@ mod tests {
             expect![[r#"
             ───────────────────────────────────────────────────────────────────────────────
               The agent asks to call save_file. Nothing has run yet.
-              Behind the bar stands the agent's text, exactly as it would run:
+              Behind the bar: the agent's text, laid out for reading; the values are exact:
               │ call id "call-1"
               │ {
               │   "path": "notes/\u{202e}txt.exe",
@@ -173,8 +173,9 @@ mod tests {
             ───────────────────────────────────────
               The agent asks to call save_file.
               Nothing has run yet.
-              Behind the bar stands the agent's
-              text, exactly as it would run:
+              Behind the bar: the agent's text,
+              laid out for reading; the values are
+              exact:
               │ call id "call-1"
               │ {
               │   "path": "notes/\u{202e}txt.exe",
@@ -212,6 +213,22 @@ mod tests {
             let widest = lines[first..=last].iter().map(|line| line.width()).max().unwrap();
             assert!(width < 30 || widest <= width, "{widest} columns of {width}");
         }
+    }
+
+    // K5: a count of ours is explained where it occurs, and nowhere else.
+    #[test]
+    fn counts_are_explained() {
+        let legend = |arguments: &str, charset| {
+            let screen = Screen { charset, ..screen(80, 24) };
+            let lines = drawn(&request("call-1", arguments), screen, Extent::Window);
+            lines.into_iter().find(|line| line.contains("N above: "))
+        };
+        let flood = format!(r#"{{"x":["a{}b"]}}"#, " ".repeat(50));
+        let utf8 = "  ×N above: what stands before it, N times in a row; · is a blank";
+        assert_eq!(legend(&flood, Charset::Utf8).as_deref(), Some(utf8));
+        assert!(legend(&flood, Charset::Ascii).is_some_and(|line| line.starts_with("  *N above: ")));
+        assert_eq!(legend(r#"{"x":"2 × 3 * 4\u202e"}"#, Charset::Utf8), None);
+        assert_eq!(legend(r#"{"x":"2 × 3 * 4\u202e"}"#, Charset::Ascii), None);
     }
 
     // Nothing is left out without saying how much, and the end is shown (K5).

@@ -8,6 +8,6 @@ mod terminal;
 
 pub(crate) use card::{Card, Extent};
 pub(crate) use escape::{AtomKind, Quoting, atoms, inline, json_line, word_width};
-pub(crate) use layout::{DIM, ESCAPE, cut, json, prose};
+pub(crate) use layout::{DIM, ESCAPE, cut, json};
 pub(crate) use prompt::{Choices, Prompt, Reply};
 pub(crate) use terminal::Screen;

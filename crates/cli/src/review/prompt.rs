@@ -55,7 +55,8 @@ impl Choices {
             ),
             Self::CancelOnly => (None, &["[c] cancel the run >"]),
         };
-        let mut text: String = said.iter().flat_map(|said| prose(said, width, 0)).map(|line| line + "\n").collect();
+        let mut text: String =
+            said.iter().flat_map(|said| prose(said, width, 0)).map(|line| line + "\n").collect();
         let mut column = 0;
         for choice in choices {
             if column > 0 && column + 2 + choice.len() >= width {

@@ -4,8 +4,10 @@ use std::env;
 use std::os::fd::AsFd;
 
 use rustix::termios::tcgetwinsize;
+use unicode_width::UnicodeWidthStr;
 
 use super::escape::Charset;
+use super::layout::prose;
 
 /// Where cards are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +37,17 @@ impl Screen {
         match self.charset {
             Charset::Utf8 => "│ ",
             Charset::Ascii => "| ",
+        }
+    }
+
+    /// Words of ours on lines that a window does not break itself. Where there is no window, nothing is broken.
+    pub(crate) fn wrap(&self, text: &str) -> Vec<String> {
+        let text_only = text.trim_start_matches(' ');
+        match self.height {
+            Some(_) if text.width() >= self.width => {
+                prose(text_only, self.width.saturating_sub(1), text.len() - text_only.len())
+            }
+            _ => vec![text.to_owned()],
         }
     }
 

@@ -127,7 +127,7 @@ fn the_account_says_who_allowed_what_and_what_ran() {
     let one = run(&["audit", "show", &file, "--run", &run_id]);
     assert!(one.out.contains("denied by person") && !one.out.contains("approved"), "{}", one.out);
     let other = run(&["audit", "show", &file, "--run", "00000000-0000-4000-8000-000000000000"]);
-    assert_eq!((other.status, other.out.as_str()), (Some(0), ""));
+    assert_eq!((other.status, other.out.as_str()), (Some(0), "no record of this run\n"));
 }
 
 #[test]
@@ -144,10 +144,25 @@ fn a_broken_file_is_told_up_to_the_break() {
     fs::write(&file, cut + "not a line\n{}\n").unwrap();
     let ended = run(&["audit", "show", &place.arg("audit.jsonl")]);
     assert_eq!(ended.status, Some(1));
-    assert!(
-        ended.out.contains("denied by person") && ended.err.contains("line 6: "),
-        "{}{}",
-        ended.out,
-        ended.err
-    );
+    assert!(ended.out.contains("denied by person"), "{}", ended.out);
+    let named = format!("countersign: {}: line 6: ", place.arg("audit.jsonl"));
+    assert!(ended.err.starts_with(&named), "{}", ended.err);
+    // It says so before anything that may not be true.
+    assert!(ended.out.starts_with("WARNING: this file is broken. Line 6 is the first"), "{}", ended.out);
+    let ends = "UNKNOWN: the file is broken from line 6 on, so what followed is unknown\n\n";
+    assert!(ended.out.ends_with(ends) && !ended.out.contains("UNCERTAIN"), "{}", ended.out);
+
+    // Law 8: a call that ran, as the lines behind the break say, is not told as one that did not.
+    let lines: Vec<&str> = text.lines().collect();
+    for broken in 3..6 {
+        let mut lines = lines.clone();
+        lines[broken] = "{}";
+        fs::write(&file, lines.join("\n") + "\n").unwrap();
+        let ended = run(&["audit", "show", &place.arg("audit.jsonl")]);
+        let last = ended.out.rsplit("\n\n").nth(1).unwrap();
+        assert_eq!(ended.status, Some(1));
+        assert!(last.contains("is unknown") && !last.contains("nothing ran"), "{broken}: {}", ended.out);
+    }
+    let other = ["audit", "show", &place.arg("audit.jsonl"), "--run", "00000000-0000-4000-8000-000000000000"];
+    assert!(run(&other).out.ends_with("no record of this run before line 6\n"));
 }

@@ -192,6 +192,25 @@ fn a_host_without_reviews_gets_no_run_with_tools() {
     }
 }
 
+// Without tools nothing can be asked, so nobody need be there.
+#[test]
+fn a_run_without_tools_needs_no_terminal() {
+    let place = Place::new();
+    place.edit(|config| config["providers"][0]["scripts"] = json!({"hello": [{"text": "Hello."}]}));
+    let host = Host::start(&place);
+    let token = place.arg("token");
+    let args = ["run", "--token-file", &token, "--provider", "mock", "--model", "demo", "hello", "--url"];
+    let talk = run(&[&args[..], &[&host.url]].concat());
+    assert!(talk.status == Some(0) && talk.out.contains("Hello."), "{}{}", talk.out, talk.err);
+    let nobody = run(&[&args[..], &["http://127.0.0.1:1"]].concat());
+    assert_eq!(nobody.status, Some(1));
+    assert!(
+        nobody.err.contains("no host at http://127.0.0.1:1: is `countersign serve` running?"),
+        "{}",
+        nobody.err
+    );
+}
+
 // Seed: each request chooses its idle policy and may bound the review; a host may refuse the pause (G5).
 #[test]
 fn the_review_is_as_the_command_line_says() {
@@ -286,7 +305,7 @@ struct Waiting(crate::support::Terminal);
 impl Waiting {
     fn start(host: &Host<'_>) -> Self {
         let mut terminal = crate::support::Terminal::start(host.client(&[TEXT]), 80, 24);
-        terminal.wait_for("[v] view whole > ");
+        terminal.wait_for("[c] cancel the run > ");
         Self(terminal)
     }
 

@@ -138,10 +138,10 @@ fn a_person_is_told_and_asked_again() {
     let host = Host::start(&place);
     let way = Way::to(&host, Fate::Swallowed);
     let mut run = Terminal::start(client(&place, &way, &["x"]), 100, 30);
-    run.wait_for("[v] view whole > ");
+    run.wait_for("[c] cancel the run > ");
     run.press("a\n");
     run.wait_for("cannot be known whether your decision arrived");
-    run.wait_for("[v] view whole > ");
+    run.wait_for("[c] cancel the run > ");
     assert_eq!(place.effects().len(), 0);
     run.press("a\n");
     assert_eq!(run.end().1, Some(0));
@@ -169,6 +169,7 @@ fn a_stream_that_breaks_at_the_question_ends_its_line() {
     let run = Terminal::start(client(&place, &way, &["x"]), 100, 30);
     let (seen, status) = run.end();
     assert_eq!(status, Some(1), "{seen}");
-    assert!(seen.contains("[v] view whole > \r\ncountersign: "), "{seen}");
+    let told = "countersign: the host is gone. Nothing was approved by you; look in the audit file.\r\n";
+    assert!(seen.contains(&format!("[c] cancel the run > \r\n{told}")), "{seen}");
     assert_eq!(place.effects().len(), 0);
 }

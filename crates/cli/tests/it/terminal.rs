@@ -3,9 +3,9 @@
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::support::{Host, Place, Terminal, countersign, signal};
+use crate::support::{Host, Place, Terminal, countersign, run, signal, until};
 
-const PROMPT: &str = "[v] view whole > ";
+const PROMPT: &str = "[c] cancel the run > ";
 
 #[test]
 fn a_person_is_asked_and_the_answer_counts() {
@@ -34,7 +34,7 @@ fn only_an_answer_to_this_card_decides() {
     run.wait_for(PROMPT);
     for keys in ["\n", "y\n", "A\n"] {
         run.press(keys);
-        run.wait_for("Please type a, d, c or v, and Enter.");
+        run.wait_for("Please type a, d or c, and Enter.");
         run.wait_for(PROMPT);
     }
     assert_eq!(place.effects().len(), 0);
@@ -80,9 +80,22 @@ fn what_does_not_fit_is_said_and_shown_on_demand() {
     let card = run.wait_for(PROMPT);
     assert!(card.contains("characters hidden]") && card.contains("lines are not shown"), "{card}");
     assert!(!card.contains("line 30 of it") && card.contains("line 60 of it"), "{card}");
+    assert!(card.contains("[v] view whole") && !card.contains("[a] approve"), "{card}");
+    let plain = anstream::adapter::strip_str(&card).to_string();
+    let marker = plain.lines().find(|line| line.contains("characters hidden]")).unwrap();
+    // Whatever stands behind the bar may be the agent's.
+    assert!(marker.starts_with("  ["), "{marker:?}");
+    // What nobody has seen is not approved (law 1).
+    for _ in 0..2 {
+        run.press("a\n");
+        run.wait_for("Nothing was approved: you have not seen all of it yet.");
+        run.wait_for(PROMPT);
+    }
+    assert_eq!((place.effects().len(), place.audited().len()), (0, 1));
     run.press("v\n");
     let whole = run.wait_for(PROMPT);
     assert!(whole.contains("line 30 of it") && !whole.contains("hidden]"), "{whole}");
+    assert!(whole.contains("[a] approve") && !whole.contains("[v]"), "{whole}");
     run.press("a\n");
     assert_eq!(run.end().1, Some(0));
     assert_eq!(place.effects()[0]["body"], json!(lines));
@@ -111,17 +124,85 @@ fn an_interrupt_or_the_end_of_the_input_at_the_question_cancels() {
     signal(&run.child, Signal::INT);
     let (rest, status) = run.end();
     assert_eq!(status, Some(4));
-    assert!(rest.contains("Interrupted: the run is cancelled."), "{rest}");
+    assert!(
+        rest.contains(
+            "Interrupted: the run is cancelled. Nothing was approved by you, and no call is\r\nknown to"
+        ),
+        "{rest}"
+    );
 
     let mut run = Terminal::start(host.client(&["x"]), 80, 24);
     run.wait_for(PROMPT);
     run.press("\u{4}");
     let (rest, status) = run.end();
     assert_eq!(status, Some(4), "{rest}");
+    assert!(rest.starts_with("\r\nThe input has ended, and that cancels the run.\r\n"), "{rest}");
     assert!(rest.contains("the run was cancelled (CANCELLED)"), "{rest}");
     assert_eq!(place.effects().len(), 0);
     assert_eq!(host.stop().code(), Some(0));
     assert_eq!(place.verify().status, Some(0));
+}
+
+// A token that may run but not decide leaves a person a way out, and nobody is asked twice about one refusal.
+#[test]
+fn a_token_that_may_not_decide_can_give_up() {
+    let place = Place::new();
+    place.edit(|config| config["tokens"][0]["approveTools"] = json!([]));
+    let host = Host::start(&place);
+    for (answers, told) in [
+        (&["a\n", "c\n"][..], "Hung up: the run is cancelled. Nothing was approved by you"),
+        (&["a\n", "\u{4}"], "Hung up: the run is cancelled. Nothing was approved by you"),
+        (&["d\n", "a\n", "c\n"], "Hung up"),
+        (&["c\n"], "Hung up"),
+        (&["\u{4}"], "Hung up"),
+    ] {
+        let before = place.audited().len();
+        let mut run = Terminal::start(host.client(&["x"]), 80, 40);
+        for answer in answers {
+            run.wait_for(PROMPT);
+            run.press(answer);
+        }
+        let (rest, status) = run.end();
+        assert_eq!(status, Some(4), "{answers:?}: {rest}");
+        assert!(rest.contains(told), "{answers:?}: {rest}");
+        // Law 5: what was hung up on is settled; only the first answer was sent.
+        until("the end of the review", || {
+            let records = place.audited();
+            (records.len() == before + 3).then_some(())
+        });
+        assert_eq!(
+            place.audited()[before..],
+            ["approval.requested", "approval.rejected", "approval.resolved"],
+            "{answers:?}"
+        );
+    }
+    assert_eq!(place.effects().len(), 0);
+    // The account tells the refusal where it happened.
+    let account = run(&["audit", "show", &place.arg("audit.jsonl")]).out;
+    let first = account.split("\n\n").next().unwrap();
+    let order = ["save_proposal, in a run of", "a decision of person was refused: FORBIDDEN", "cancelled"];
+    let places: Vec<_> = order.iter().map(|part| first.find(part).unwrap()).collect();
+    assert!(places.is_sorted(), "{first}");
+}
+
+// No line of ours breaks within a word in a narrow window.
+#[test]
+fn a_narrow_window_breaks_between_words() {
+    let mut demo = Terminal::start(countersign(&["demo"]), 40, 60);
+    let mut seen = demo.wait_for(PROMPT);
+    demo.press("a\n");
+    seen.push_str(&demo.end().0);
+    let plain = anstream::adapter::strip_str(&seen).to_string();
+    for line in plain.lines().map(str::trim_end) {
+        let wide = line.chars().count() > 40;
+        // The proposal as it stands in the file, and words that are longer than the window.
+        let word = line.trim_start().split(' ').count() == 1
+            || line.contains("{\"title\"")
+            || line.starts_with("head ");
+        assert!(!wide || word || line.starts_with('/'), "{line:?}");
+    }
+    assert!(plain.contains("[a] approve  [d] deny\r\n[c] cancel the run > "), "{plain}");
+    assert!(!plain.contains("│  "), "no blank begins a line of the agent's text: {plain}");
 }
 
 // The temporary folder goes, also when the person closes the window.

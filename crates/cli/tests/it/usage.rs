@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
-use crate::support::{Place, countersign, finish, run};
+use crate::support::{Host, Place, countersign, finish, run};
 
 #[test]
 fn only_what_is_built_is_offered() {
@@ -38,8 +38,12 @@ fn wrong_usage_is_2_and_says_why() {
         (&["--url", "http://127.0.0.1:1", "--token-file", &token, "--tools", "a b", "hi"], "tool name"),
         (&["--url", "http://127.0.0.1:1", "--token-file", &token, "--expires-after-ms", "0", "hi"], "0"),
         // Without a terminal and without an answer nothing is sent: nobody listens at that port.
-        (&["--url", "http://127.0.0.1:1", "--token-file", &token, "hi"], "--decide"),
-        (&["--url", "http://127.0.0.1:1", "--token-file", &token, "--json", "hi"], "--decide"),
+        (&["--url", "http://127.0.0.1:1", "--token-file", &token, "--tools", "a, b", "hi"], "--decide"),
+        (
+            &["--url", "http://127.0.0.1:1", "--token-file", &token, "--tools", "a", "--json", "hi"],
+            "--decide",
+        ),
+        (&["--url", "http://127.0.0.1:1", "--token-file", "absent", "--tools", "a", "hi"], "absent"),
     ];
     for (args, reason) in cases {
         let args: Vec<&str> = if args.first() == Some(&"--url") {
@@ -135,6 +139,26 @@ fn a_wrong_configuration_names_code_and_field() {
             },
             "INVALID_CONFIG: tools[1].name: save_proposal is used twice",
         ),
+        (
+            |c| c["tokens"][0]["approveTools"] = json!(["save_propsal"]),
+            "INVALID_CONFIG: tokens[0].approveTools[0]: no tool \"save_propsal\" is configured (there are: save_proposal)",
+        ),
+        (
+            |c| c["tokens"][0]["tools"] = json!(["save_proposal", "other"]),
+            "INVALID_CONFIG: tokens[0].tools[1]: no tool \"other\" is configured",
+        ),
+        (
+            |c| drop(c.as_object_mut().unwrap().remove("tools")),
+            "INVALID_CONFIG: tokens[0].tools[0]: no tool \"save_proposal\" is configured (there are: none)",
+        ),
+        (
+            |c| c["tools"][0]["inputSchema"] = json!({"type": "array"}),
+            "INVALID_CONFIG: tools[0].inputSchema: type: must allow",
+        ),
+        // What opening the audit file would find.
+        (|c| c["audit"]["file"] = json!("no/such/folder/audit.jsonl"), "INVALID_CONFIG: audit.file: cannot "),
+        (|c| c["audit"]["file"] = json!("."), "INVALID_CONFIG: audit.file: cannot open "),
+        (|c| c["audit"]["file"] = json!("token"), "INVALID_CONFIG: audit.file: "),
         (|c| c["audit"] = json!("audit.jsonl"), "INVALID_CONFIG: audit: expected an object"),
         (|c| c["audit"]["path"] = json!("x"), "INVALID_CONFIG: audit.path: unknown member"),
         (|c| c["audit"]["file"] = json!(""), "INVALID_CONFIG: audit.file: "),
@@ -151,14 +175,45 @@ fn a_wrong_configuration_names_code_and_field() {
     }
 }
 
+// The check reads the audit file, names it where it is broken, and changes nothing, not even what a start would mend.
+#[test]
+fn a_check_reads_the_audit_file() {
+    let place = Place::new();
+    let host = Host::start(&place);
+    let check = || run(&["serve", "--check", "--config", &place.arg("host.json")]);
+    assert_eq!(host.run(&["--decide", "deny", "x"]).status, Some(3));
+    // A host is at work with it.
+    assert_eq!(check().status, Some(0), "{}", check().err);
+    assert_eq!(host.stop().code(), Some(0));
+
+    let file = place.path("audit.jsonl");
+    let good = fs::read_to_string(&file).unwrap();
+    for (text, status) in
+        [(good.clone() + "{\"n\":3,", 0), (good.replace("denied", "approved") + &good, 2), (String::new(), 0)]
+    {
+        fs::write(&file, &text).unwrap();
+        let ended = check();
+        assert_eq!(ended.status, Some(status), "{}", ended.err);
+        let named = format!("INVALID_CONFIG: audit.file: {}: line 3: ", place.arg("audit.jsonl"));
+        assert!(status == 0 || ended.err.starts_with(&named), "{}", ended.err);
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    }
+}
+
+#[test]
+fn tools_that_nobody_could_approve_are_named() {
+    let place = Place::new();
+    place.edit(|config| drop(config.as_object_mut().unwrap().remove("approvals")));
+    let ended = run(&["serve", "--check", "--config", &place.arg("host.json")]);
+    assert_eq!(ended.status, Some(0), "{}", ended.err);
+    let warns = |text: &str| text.contains("no `approvals`") && text.contains("save_proposal");
+    assert!(ended.err.starts_with("warning: ") && warns(&ended.err), "{}", ended.err);
+    assert_eq!(Host::start(&place).stop().code(), Some(0));
+    assert!(place.log().contains("WARN") && warns(&place.log()), "{}", place.log());
+}
+
 #[test]
 fn what_only_a_start_finds_is_2_too() {
-    let place = Place::new();
-    place.edit(|config| config["audit"]["file"] = json!("no/such/folder/audit.jsonl"));
-    let ended = run(&["serve", "--config", &place.arg("host.json")]);
-    assert_eq!((ended.status, ended.out.as_str()), (Some(2), ""));
-    assert!(ended.err.contains("INVALID_CONFIG: audit.file: "), "{}", ended.err);
-
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let place = Place::new();
