@@ -90,13 +90,8 @@ impl Stage {
         let driver = self.driver(Arc::<AuditFile>::clone(&audit))?;
         let host = serve(driver, options(&token)).await?;
         let mut out = AutoStream::auto(stdout());
-        let screen = review::Screen::of(stdout());
-        for line in screen.wrap(&format!("A host listens on {}. A person asks the agent:", host.url())) {
-            writeln!(out, "{HEADING}{line}{HEADING:#}").map_err(show_failed())?;
-        }
-        for line in screen.wrap(&format!("  {INPUT}")) {
-            writeln!(out, "{line}").map_err(show_failed())?;
-        }
+        say(&mut out, HEADING, &format!("A host listens on {}. A person asks the agent:", host.url()))?;
+        say(&mut out, Style::new(), &format!("  {INPUT}"))?;
         writeln!(out).map_err(show_failed())?;
 
         let client = Client::builder(host.url(), SecretString::from(token.as_str())).build()?;
@@ -144,8 +139,8 @@ impl Stage {
         writeln!(out, "\n{HEADING}The effect{HEADING:#}").map_err(show_failed())?;
         match fs::read_to_string(&self.effect) {
             Ok(saved) => {
-                writeln!(out, "{} holds {} proposal:", self.effect.display(), saved.lines().count())
-                    .map_err(show_failed())?;
+                let (file, count) = (self.effect.display(), saved.lines().count());
+                say(out, Style::new(), &format!("{file} holds {count} proposal:"))?;
                 for line in saved.lines() {
                     writeln!(out, "  {}", review::inline(line)).map_err(show_failed())?;
                 }
@@ -159,8 +154,17 @@ impl Stage {
         audit::show(out, &self.audit, None, review::Screen::of(stdout()))?;
         audit::report(out, &self.audit, Some(audit.head().into()))?;
         let folder = self.folder.path().display();
-        writeln!(out, "\nBoth files were in {folder}, which is removed now.").map_err(show_failed())
+        writeln!(out).map_err(show_failed())?;
+        say(out, Style::new(), &format!("Both files were in {folder}, which is removed now."))
     }
+}
+
+/// Words of ours, broken between words in a window.
+fn say(out: &mut impl Write, style: Style, text: &str) -> Result<(), Error> {
+    for line in review::Screen::of(stdout()).wrap(text) {
+        writeln!(out, "{style}{line}{style:#}").map_err(show_failed())?;
+    }
+    Ok(())
 }
 
 /// Appends what it gets to a file: an effect that can be counted.

@@ -334,12 +334,13 @@ impl Review {
             Reviewer::Fixed(_) => Err(error.into()),
             Reviewer::Person if is(Code::FORBIDDEN) => {
                 self.right = Right::Missing;
+                if matches!(sent, Some((Decision::Cancel, _))) {
+                    view.note("This token may not decide (FORBIDDEN).").map_err(shown)?;
+                    return Ok(None);
+                }
                 view.note("This token may not decide (FORBIDDEN); c or Ctrl-C cancels the run.")
                     .map_err(shown)?;
-                match sent {
-                    Some((Decision::Cancel, _)) => Ok(None),
-                    _ => self.ask(view).map(Some),
-                }
+                self.ask(view).map(Some)
             }
             Reviewer::Person => {
                 let told = if uncertain {

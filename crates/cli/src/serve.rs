@@ -31,7 +31,7 @@ pub(crate) struct Args {
     config: PathBuf,
     /// Check the configuration and end: 0 if a host would start with it, else 2
     ///
-    /// Checked are the file, the secrets, certificates and programs that it names, and the audit file, which is read and
+    /// Checked are the file, the secrets and programs that it names, and the audit file, which is read and
     /// not changed. Not checked is whether the address is free, or whether another host writes the audit file now.
     #[arg(long)]
     check: bool,

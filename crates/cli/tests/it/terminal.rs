@@ -202,7 +202,10 @@ fn a_narrow_window_breaks_between_words() {
         assert!(!wide || word || line.starts_with('/'), "{line:?}");
     }
     assert!(plain.contains("[a] approve  [d] deny\r\n[c] cancel the run > "), "{plain}");
-    assert!(!plain.contains("│  "), "no blank begins a line of the agent's text: {plain}");
+    assert!(
+        !plain.contains("\n│  ") && !plain.contains(" \r\n│"),
+        "no blank at the ends of the agent's lines: {plain}"
+    );
 }
 
 // The temporary folder goes, also when the person closes the window.
