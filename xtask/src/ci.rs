@@ -97,22 +97,13 @@ fn one(sh: &Shell, step: Step) -> Result<()> {
 /// How long each suite of random histories runs in CI.
 const CI_SECONDS: u32 = 20;
 
-/// The packages that have one.
-const SUITES: [&str; 4] =
-    ["countersign-approval-core", "countersign-store", "countersign-driver", "countersign-tests"];
-
-/// Seeded random histories, each suite for so many seconds. They print their seed and how many they tried.
+/// Seeded random histories of the core, the audit file, the driver and the whole stack, each suite for so many seconds.
+/// They print their seed and how many they tried. The whole workspace is named, because one package alone would be built
+/// again with other features.
 fn histories(sh: &Shell, seconds: u32) -> Result<()> {
-    let seconds = seconds.to_string();
-    for package in SUITES {
-        outside(cmd!(
-            sh,
-            "cargo test --locked -p {package} --test it histories -- --nocapture --test-threads 1"
-        ))
-        .env("COUNTERSIGN_SECONDS", &seconds)
-        .run()
-        .with_context(|| format!("histories of {package}"))?;
-    }
+    outside(cmd!(sh, "cargo test --workspace --locked --test it histories -- --nocapture --test-threads 1"))
+        .env("COUNTERSIGN_SECONDS", seconds.to_string())
+        .run()?;
     Ok(())
 }
 
