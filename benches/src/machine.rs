@@ -47,7 +47,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn here() -> Result<Self> {
+    /// `crates`: whose versions are told.
+    pub(crate) fn here(crates: &[&str]) -> Result<Self> {
         let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let processor = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
         let rustc = Command::new("rustc").arg("--version").output()?.stdout;
@@ -58,7 +59,7 @@ impl Machine {
             processor: processor.map_or("unknown", |(_, name)| name.trim()).to_owned(),
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
             rustc: String::from_utf8_lossy(&rustc).trim().to_owned(),
-            crates: ["hyper", "tokio", "serde_json"].iter().filter_map(|name| version(&lock, name)).collect(),
+            crates: crates.iter().filter_map(|name| version(&lock, name)).collect(),
         })
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn measure(samples: usize) -> Result<Vec<Figure>> {
     ensure!(text.len() > BYTES - 2_000 && reordered.len() == text.len() && reordered != text);
 
     let product = |body: &str| {
-        DecisionRequest::parse(black_box(body)).is_ok_and(|decision| {
+        DecisionRequest::parse_echo(black_box(body), |_| Some(snapshot.clone())).is_ok_and(|decision| {
             snapshot.binds(&decision.call.id, &decision.call.name, &decision.call.arguments)
         })
     };

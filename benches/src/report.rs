@@ -10,25 +10,52 @@ use serde::Serialize;
 
 use crate::figure::{Figure, Point};
 use crate::machine::{Conditions, Machine};
-use crate::targets::{Goal, TARGETS, Target};
+use crate::targets::{Goal, Target};
 
-/// Written by people: why a target is not met, what peers reach, how to repeat.
-const NOTES: &str = "benches/notes.md";
+/// What a report is about.
+pub(crate) struct Subject {
+    /// The page's title.
+    pub(crate) title: &'static str,
+    /// The command that writes it.
+    pub(crate) command: &'static str,
+    /// What stands on the page before the figures, and behind the machine.
+    pub(crate) intro: &'static str,
+    pub(crate) setting: &'static str,
+    pub(crate) targets: &'static [Target],
+    /// Written by people: why a target is not met, what peers reach, how to repeat.
+    pub(crate) notes: &'static str,
+    /// Crates whose versions count.
+    pub(crate) crates: &'static [&'static str],
+}
 
 /// All that was measured.
 #[derive(Serialize)]
 pub(crate) struct Report {
+    #[serde(skip)]
+    subject: &'static Subject,
     machine: Machine,
     quick: bool,
     planned_rounds: usize,
     rounds: Vec<Round>,
     targets: Vec<Row>,
+    /// Of engines that were to be measured beside ours and could not be.
+    absent: Vec<String>,
 }
 
 #[derive(Serialize)]
 struct Round {
     conditions: Conditions,
     figures: Vec<Figure>,
+    beside: Vec<Beside>,
+}
+
+/// A measurement that is no target: what, and of whom.
+#[derive(Debug, Serialize)]
+pub(crate) struct Beside {
+    pub(crate) what: String,
+    pub(crate) engine: &'static str,
+    pub(crate) point: Point,
+    pub(crate) unit: &'static str,
 }
 
 /// The medians over the rounds.
@@ -48,17 +75,26 @@ struct Row {
     least_code: Option<f64>,
     commit: f64,
     stretch: Option<f64>,
+    #[serde(skip)]
+    goal: Goal,
     met: bool,
 }
 
 impl Report {
-    pub(crate) fn begin(planned_rounds: usize, quick: bool) -> Result<Self> {
-        Ok(Self { machine: Machine::here()?, quick, planned_rounds, rounds: Vec::new(), targets: Vec::new() })
+    pub(crate) fn begin(subject: &'static Subject, planned_rounds: usize, quick: bool) -> Result<Self> {
+        let machine = Machine::here(subject.crates)?;
+        let (rounds, targets, absent) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { subject, machine, quick, planned_rounds, rounds, targets, absent })
     }
 
-    pub(crate) fn add(&mut self, conditions: Conditions, figures: Vec<Figure>) {
-        self.rounds.push(Round { conditions, figures });
-        self.targets = TARGETS.iter().filter_map(|target| self.row(target)).collect();
+    /// Says that an engine is not measured, and why.
+    pub(crate) fn absent(&mut self, why: String) {
+        self.absent.push(why);
+    }
+
+    pub(crate) fn add(&mut self, conditions: Conditions, figures: Vec<Figure>, beside: Vec<Beside>) {
+        self.rounds.push(Round { conditions, figures, beside });
+        self.targets = self.subject.targets.iter().filter_map(|target| self.row(target)).collect();
     }
 
     fn row(&self, target: &Target) -> Option<Row> {
@@ -95,6 +131,7 @@ impl Report {
             least_code: of(&|figure| figure.bound_value),
             commit: target.commit,
             stretch: target.stretch,
+            goal: target.goal,
             met: target.is_met(value, target.commit),
         })
     }
@@ -123,18 +160,15 @@ impl Report {
 
     /// The page for people.
     pub(crate) fn write_page(&self, path: &Path) -> Result<()> {
-        let notes = fs::read_to_string(NOTES).context(NOTES)?;
+        let notes = fs::read_to_string(self.subject.notes).context(self.subject.notes)?;
         fs::write(path, self.page(&notes)).with_context(|| path.display().to_string())
     }
 
     fn page(&self, notes: &str) -> String {
         let Machine { processors, processor, kernel, rustc, crates } = &self.machine;
-        let mut out = String::from(
-            "# Performance\n\nWritten by `cargo xtask bench approvals`; what people have to add stands in `benches/notes.md`.\n\n\
-             The product is measured beside a *bound*: the least code that does the job, without authentication, audit, \
-             expiry or validation. Both run in one minute on one machine, by turns, so the ratio between them says \
-             something where absolute times do not. *Least code* is the same ratio for the bound itself, or for a still \
-             smaller one.\n\n",
+        let Subject { title, command, intro, setting, notes: file, .. } = self.subject;
+        let mut out = format!(
+            "# {title}\n\nWritten by `cargo xtask bench {command}`; what people have to add stands in `{file}`.\n\n{intro}\n\n"
         );
         if self.quick {
             out.push_str("**A quick look: one short round. These figures say little.**\n\n");
@@ -142,7 +176,7 @@ impl Report {
         let _ = writeln!(
             out,
             "{} of {} rounds; medians over the rounds. {processors} processors ({processor}), Linux {kernel}, {rustc}, {}. \
-             One worker thread in every server; the load client is a process of its own on the same machine.\n",
+             {setting}\n",
             self.rounds.len(),
             self.planned_rounds,
             crates.join(", ")
@@ -164,7 +198,49 @@ impl Report {
             let _ = writeln!(out, "Not met: {}. The notes say why.", ids.join(", "));
         }
         out.push('\n');
+        out.push_str(&self.beside());
         out.push_str(notes);
+        out
+    }
+
+    /// What was measured beside the targets: a row for each thing, a column for each engine.
+    pub(crate) fn beside(&self) -> String {
+        let all = || self.rounds.iter().flat_map(|round| &round.beside);
+        let mut engines: Vec<&str> = Vec::new();
+        let mut rows: Vec<(&str, &str)> = Vec::new();
+        for Beside { what, engine, unit, .. } in all() {
+            if !engines.contains(engine) {
+                engines.push(engine);
+            }
+            if !rows.contains(&(what.as_str(), *unit)) {
+                rows.push((what, unit));
+            }
+        }
+        if rows.is_empty() {
+            return String::new();
+        }
+        let columns = " --- |".repeat(engines.len() + 1);
+        let mut out = format!("## Side by side, p50 / p99\n\n|  | {} |\n|{columns}\n", engines.join(" | "));
+        for (what, unit) in rows {
+            let cell = |engine: &&str| {
+                let points: Vec<Point> = all()
+                    .filter(|beside| beside.what == what && beside.engine == *engine)
+                    .map(|beside| beside.point)
+                    .collect();
+                if points.is_empty() {
+                    return String::new();
+                }
+                let middle = number(median(points.iter().map(|point| point.middle)));
+                let tails: Vec<f64> = points.iter().filter_map(|point| point.tail).collect();
+                if tails.is_empty() { middle } else { format!("{middle} / {}", number(median(tails))) }
+            };
+            let cells: Vec<String> = engines.iter().map(cell).collect();
+            let _ = writeln!(out, "| {what}, {unit} | {} |", cells.join(" | "));
+        }
+        for why in &self.absent {
+            let _ = writeln!(out, "\nNot installed: {why}");
+        }
+        out.push('\n');
         out
     }
 }
@@ -179,10 +255,9 @@ impl Row {
             None => number(point.middle),
         };
         let unit = self.unit;
-        let sign = if TARGETS.iter().any(|target| target.id == self.id && target.goal == Goal::AtLeast) {
-            ">="
-        } else {
-            "<="
+        let sign = match self.goal {
+            Goal::AtLeast => ">=",
+            Goal::AtMost => "<=",
         };
         let met = if self.met { "met" } else { "**not met**" };
         let stretch = self.stretch.map(|stretch| format!(" ({})", number(stretch))).unwrap_or_default();

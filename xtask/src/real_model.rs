@@ -6,6 +6,7 @@
 
 mod child;
 mod http;
+mod probe;
 mod review;
 mod server;
 
@@ -22,7 +23,8 @@ pub(crate) enum Command {
     Up,
     /// Stop the server
     Down,
-    /// Review the model's own proposals: approve, deny, cancel, interrupt
+    /// Probe the server, then review the model's own proposals through each adapter that it understands, streamed and
+    /// buffered: approve, deny, cancel, interrupt
     Test,
 }
 

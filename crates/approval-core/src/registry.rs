@@ -287,6 +287,13 @@ impl<W: Waiter> Registry<W> {
         self.entries.remove(&opening.id()).map(|entry| entry.waiter)
     }
 
+    /// The call of a review that waits, if it is `subject`'s: what a decision on it most likely carries
+    /// ([`DecisionRequest::parse_echo`]).
+    pub fn reviewed(&self, subject: &Subject, id: ApprovalId) -> Option<Snapshot> {
+        let entry = self.entries.get(&id)?;
+        (entry.subject == *subject && entry.state == State::Waiting).then(|| entry.approval.call.clone())
+    }
+
     /// Checks a decision, in the order of contract 4.4. Nothing has happened yet; see [`Verdict`].
     pub fn decide(&mut self, now: Now, caller: &Principal, decision: &DecisionRequest) -> Verdict {
         match self.check(now, caller, decision) {

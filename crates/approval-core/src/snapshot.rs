@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{CallId, ToolName};
-use crate::json::{self, Digest, Exact};
+use crate::json::{self, Digest, Exact, Gate, Kind};
 
 /// A call that a model proposed (`call` on the wire). Clones share the text of the arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,16 @@ pub const MAX_SPELLED_BYTES: usize = 6 * MAX_CALL_BYTES;
 pub struct Snapshot {
     call: ToolCall,
     digest: Digest,
+    echo: Echo,
+}
+
+/// Whether a decision may carry the arguments as they are spelled here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Echo {
+    /// They pass all that the arguments of a decision must pass.
+    Passes,
+    /// A decision with this text is refused, or nobody has looked.
+    Unknown,
 }
 
 impl Snapshot {
@@ -43,16 +53,16 @@ impl Snapshot {
         if spelled > MAX_SPELLED_BYTES {
             return Err(CallTooLarge::Spelled { bytes: spelled });
         }
-        let canonical = canonical(call.id.as_str(), call.name.as_str(), &call.arguments);
+        let (canonical, echo) = canonical(&call);
         if canonical.len() > MAX_CALL_BYTES {
             return Err(CallTooLarge::Canonical { bytes: canonical.len() });
         }
-        Ok(Self { digest: Digest::of(canonical.as_bytes()), call })
+        Ok(Self { digest: Digest::of(canonical.as_bytes()), call, echo })
     }
 
     /// The digest that a call would have under review, for one that is executed without (design 4).
     pub fn digest_of(call: &ToolCall) -> Digest {
-        Digest::of(canonical(call.id.as_str(), call.name.as_str(), &call.arguments).as_bytes())
+        Digest::of(canonical(call).0)
     }
 
     /// The call itself.
@@ -63,6 +73,11 @@ impl Snapshot {
     /// SHA-256 of the canonical form of `{arguments,id,name}` (design 3).
     pub const fn digest(&self) -> Digest {
         self.digest
+    }
+
+    /// The arguments, if a decision that carries exactly their text passes the gate with it.
+    pub(crate) fn echo(&self) -> Option<&Exact> {
+        (self.echo == Echo::Passes).then_some(&self.call.arguments)
     }
 
     /// Whether an echoed call is this one (contract 4.5 as design 3 restates it).
@@ -94,14 +109,16 @@ pub enum CallTooLarge {
 }
 
 /// RFC 8785 form of `{"arguments":…,"id":…,"name":…}`.
-fn canonical(id: &str, name: &str, arguments: &Exact) -> String {
+fn canonical(ToolCall { id, name, arguments }: &ToolCall) -> (String, Echo) {
+    let (id, name) = (id.as_str(), name.as_str());
     let mut text = String::with_capacity(arguments.text().len() + id.len() + name.len() + 40);
     text.push_str("{\"arguments\":");
-    arguments.write_canonical(&mut text);
+    let passes = arguments.write_canonical_through(Gate::ARGUMENTS, &mut text);
     text.push_str(",\"id\":");
     json::canonical_string(id, &mut text);
     text.push_str(",\"name\":");
     json::canonical_string(name, &mut text);
     text.push('}');
-    text
+    let echo = if passes && arguments.kind() == Kind::Object { Echo::Passes } else { Echo::Unknown };
+    (text, echo)
 }

@@ -13,7 +13,7 @@ use countersign_protocol::code::{Code, ErrorInfo};
 pub(crate) enum Status {
     /// Completed; for `audit verify` and `serve --check`: good.
     Good = 0,
-    /// Failed; for `audit`: the chain is broken.
+    /// Failed; for `audit`: the chain is broken; for `serve --check --probe`: a provider would not serve.
     Failed = 1,
     /// Usage or configuration; for `audit`: unreadable.
     Usage = 2,
@@ -74,6 +74,9 @@ pub(crate) enum Error {
         /// What is wrong with it.
         source: countersign_store::Error,
     },
+    /// The sandbox cannot start; nothing ran.
+    #[error("the sandbox cannot start: {0}")]
+    Sandbox(String),
     /// Standard output, a terminal, a work folder.
     #[error("{action}: {source}")]
     Io {
@@ -100,9 +103,11 @@ impl Error {
                 countersign_store::Error::Broken(_) => Status::Failed,
                 _ => Status::Usage,
             },
-            Self::Client(_) | Self::Unreachable { .. } | Self::HostGone { .. } | Self::Io { .. } => {
-                Status::Failed
-            }
+            Self::Client(_)
+            | Self::Unreachable { .. }
+            | Self::HostGone { .. }
+            | Self::Sandbox(_)
+            | Self::Io { .. } => Status::Failed,
         }
     }
 

@@ -16,7 +16,7 @@ use countersign_protocol::request::RunRequest;
 use tokio::time::sleep;
 
 use crate::error::{Error, Status, reason};
-use crate::review::{Choices, Extent, Prompt, Reply};
+use crate::review::{Choices, Extent, Prompt, Proposal, Reply};
 use crate::view::{Effects, Format, View};
 
 /// How long a decision whose receipt was lost may take to show in the run, where no person can look after it.
@@ -229,11 +229,12 @@ impl Review {
             Self { approval, left_out: 0, right: Right::Presumed, sent: None, step: Step::Watching };
         review.step = match reviewer {
             Reviewer::Person => {
-                review.left_out = view.card(&review.approval, Extent::Window).map_err(shown)?;
+                review.left_out =
+                    view.card(&Proposal::from(&*review.approval), Extent::Window).map_err(shown)?;
                 review.ask(view)?
             }
             Reviewer::Fixed(decision) => {
-                view.fixed(&review.approval, decision).map_err(shown)?;
+                view.fixed(&Proposal::from(&*review.approval), decision).map_err(shown)?;
                 review.decide(client, decision, view)
             }
         };
@@ -287,7 +288,7 @@ impl Review {
             (Reply::Approve, Choices::All) => self.decide(client, Decision::Approve, view),
             (Reply::Deny, Choices::All | Choices::Unseen(_)) => self.decide(client, Decision::Deny, view),
             (Reply::View, Choices::All | Choices::Unseen(_)) => {
-                self.left_out = view.card(&self.approval, Extent::Whole).map_err(shown)?;
+                self.left_out = view.card(&Proposal::from(&*self.approval), Extent::Whole).map_err(shown)?;
                 self.ask(view)?
             }
             (Reply::Approve, Choices::Unseen(_)) => {

@@ -1,12 +1,13 @@
 //! The binary `countersign`: agents propose, a person decides, and exactly that happens (design 7).
 //!
-//! One module a command: `demo`, `init`, `serve`, `run`, `audit`. `follow` and `view` are shared by the commands that
+//! One module a command: `demo`, `init`, `serve`, `run`, `run_code`, `audit`. `follow` and `view` are shared by the commands that
 //! follow a run; `review` is the card in the terminal. Nothing here is logic that a user of the libraries would miss.
 
 #[cfg(not(unix))]
 compile_error!("the binary needs process groups and POSIX terminals; the library crates build elsewhere");
 
 mod audit;
+mod command;
 mod command_tool;
 mod demo;
 mod error;
@@ -14,6 +15,7 @@ mod follow;
 mod init;
 mod review;
 mod run;
+mod run_code;
 mod serve;
 mod signals;
 mod tools;
@@ -44,16 +46,22 @@ enum Command {
     Init(init::Args),
     Serve(serve::Args),
     Run(run::Args),
+    RunCode(run_code::Args),
     #[command(subcommand)]
     Audit(audit::Command),
 }
 
 fn main() -> ExitCode {
+    // Before anything else: a worker gives up its rights first.
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == run_code::WORKER) {
+        return countersign_sandbox_js::worker::main();
+    }
     let ended = match Cli::parse().command {
         Command::Demo(args) => demo::demo(&args),
         Command::Init(args) => init::init(&args),
         Command::Serve(args) => serve::serve(&args),
         Command::Run(args) => run::run(&args),
+        Command::RunCode(args) => run_code::run_code(&args),
         Command::Audit(command) => audit::audit(&command),
     };
     match ended {
@@ -77,6 +85,13 @@ fn complain(error: &Error) -> Status {
 /// The runtime of the commands that talk.
 fn runtime() -> Result<tokio::runtime::Runtime, Error> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::io("cannot start"))
+}
+
+/// The log of a command that is quiet unless RUST_LOG is set.
+fn log_if_asked() {
+    if std::env::var_os(EnvFilter::DEFAULT_ENV).is_some() {
+        log();
+    }
 }
 
 /// The log, on standard error. RUST_LOG filters it.

@@ -1,6 +1,5 @@
 //! `countersign run`: one run at a host, its reviews answered here (design 7).
 
-use std::env;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,7 +12,6 @@ use countersign_protocol::code::{Code, ErrorInfo};
 use countersign_protocol::request::{Approvals, RunRequest};
 use countersign_protocol::version::feature;
 use secrecy::SecretString;
-use tracing_subscriber::EnvFilter;
 use zeroize::Zeroizing;
 
 use crate::error::{Error, Status};
@@ -85,9 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<Status, Error> {
         None if request.tools.is_empty() && !format.can_ask() => Reviewer::Fixed(Decision::Cancel),
         decide => Reviewer::choose(decide, format)?,
     };
-    if env::var_os(EnvFilter::DEFAULT_ENV).is_some() {
-        crate::log();
-    }
+    crate::log_if_asked();
     crate::runtime()?.block_on(async {
         let mut view = View::new(format);
         let mut interrupts = Interrupts::new()?;

@@ -1,5 +1,5 @@
-//! The members of the configuration that the binary takes out of the file: `tools` and `audit` (design 7). Strict,
-//! as the rest of it: every error names its field.
+//! The members of the configuration that the binary takes out of the file: `tools` and `audit`, and the commands that a
+//! file of functions declares (design 7). Strict, as the rest of it: every error names its field.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -13,14 +13,15 @@ use countersign_driver::{InvalidTool, ToolSpec};
 use countersign_host::StartError;
 use countersign_protocol::code::Code;
 
+use crate::command::Program;
 use crate::command_tool::CommandTool;
 
 /// The most tools of one host; a request may select 32 (contract 2).
-const MAX_TOOLS: usize = 256;
+pub(crate) const MAX_TOOLS: usize = 256;
 /// The most words of one command, and entries of one environment.
 const MAX_WORDS: usize = 256;
 /// The longest description of a tool, in bytes.
-const MAX_DESCRIPTION: usize = 10_000;
+pub(crate) const MAX_DESCRIPTION: usize = 10_000;
 
 /// `tools`: commands that run in `base`, the folder of the configuration.
 pub(crate) fn tools(value: &Exact, base: &Path) -> Result<Vec<CommandTool>, StartError> {
@@ -50,9 +51,7 @@ fn tool(mut entry: Entry<'_>, base: &Path) -> Result<CommandTool, StartError> {
     let description = entry.required("description")?.string(0..=MAX_DESCRIPTION)?;
     let schema = entry.required("inputSchema")?;
     let review = entry.required("requiresApproval")?;
-    let command = entry.required("command")?;
-    let timeout = entry.optional("timeoutMs").map(|field| timeout(&field)).transpose()?;
-    let extra = entry.optional("env").map(|field| environment(&field)).transpose()?.unwrap_or_default();
+    let command = Command::of(&mut entry)?;
     entry.finish()?;
     if schema.node.as_object().is_none() {
         return Err(schema.invalid("expected an object"));
@@ -71,8 +70,31 @@ fn tool(mut entry: Entry<'_>, base: &Path) -> Result<CommandTool, StartError> {
         Some(false) => spec,
         None => return Err(review.invalid("expected true or false")),
     };
-    let (program, arguments) = words(&command, base)?;
-    Ok(CommandTool { spec, program, arguments, folder: base.to_owned(), timeout, extra })
+    let program = command.program(spec.name.as_str(), base)?;
+    Ok(CommandTool { spec, program })
+}
+
+/// The members of an entry that say what is started.
+pub(crate) struct Command<'d> {
+    words: Field<'d>,
+    timeout: Option<Duration>,
+    extra: BTreeMap<String, String>,
+}
+
+impl<'d> Command<'d> {
+    pub(crate) fn of(entry: &mut Entry<'d>) -> Result<Self, StartError> {
+        let words = entry.required("command")?;
+        let timeout = entry.optional("timeoutMs").map(|field| timeout(&field)).transpose()?;
+        let extra = entry.optional("env").map(|field| environment(&field)).transpose()?.unwrap_or_default();
+        Ok(Self { words, timeout, extra })
+    }
+
+    /// What runs in `base`, the folder of the file.
+    pub(crate) fn program(self, name: &str, base: &Path) -> Result<Program, StartError> {
+        let (path, arguments) = words(&self.words, base)?;
+        let (name, folder) = (name.to_owned(), base.to_owned());
+        Ok(Program { name, path, arguments, folder, timeout: self.timeout, extra: self.extra })
+    }
 }
 
 /// The program, found now so that a wrong name shows at start (law 7), and its arguments.
@@ -138,7 +160,7 @@ fn environment(field: &Field<'_>) -> Result<BTreeMap<String, String>, StartError
     Ok(variables)
 }
 
-fn document<'a>(value: &'a Exact, name: &str) -> Result<Document<'a>, StartError> {
+pub(crate) fn document<'a>(value: &'a Exact, name: &str) -> Result<Document<'a>, StartError> {
     Document::parse(value.text()).map_err(|refused| invalid(name, refused.to_string()))
 }
 
@@ -147,18 +169,18 @@ fn invalid(field: impl Into<String>, reason: impl Into<String>) -> StartError {
 }
 
 /// A value with its path.
-struct Field<'d> {
-    node: Node<'d>,
+pub(crate) struct Field<'d> {
+    pub(crate) node: Node<'d>,
     path: String,
 }
 
 impl Field<'_> {
-    fn invalid(&self, reason: impl Into<String>) -> StartError {
+    pub(crate) fn invalid(&self, reason: impl Into<String>) -> StartError {
         invalid(&self.path, reason)
     }
 
     /// Text of a length in bytes, that the system can take.
-    fn string(&self, bytes: std::ops::RangeInclusive<usize>) -> Result<String, StartError> {
+    pub(crate) fn string(&self, bytes: std::ops::RangeInclusive<usize>) -> Result<String, StartError> {
         let text = self.node.as_str().ok_or_else(|| self.invalid("expected a string"))?;
         if !bytes.contains(&text.len()) {
             return Err(self.invalid(format!("expected {} to {} bytes", bytes.start(), bytes.end())));
@@ -171,27 +193,27 @@ impl Field<'_> {
 }
 
 /// An object whose members are taken one by one.
-struct Entry<'d> {
+pub(crate) struct Entry<'d> {
     members: Vec<(String, Node<'d>)>,
     path: String,
 }
 
 impl<'d> Entry<'d> {
-    fn new(node: Node<'d>, path: String) -> Result<Self, StartError> {
+    pub(crate) fn new(node: Node<'d>, path: String) -> Result<Self, StartError> {
         let members = node.as_object().ok_or_else(|| invalid(&path, "expected an object"))?;
         Ok(Self { members: members.map(|(name, node)| (name.into_owned(), node)).collect(), path })
     }
 
-    fn optional(&mut self, name: &str) -> Option<Field<'d>> {
+    pub(crate) fn optional(&mut self, name: &str) -> Option<Field<'d>> {
         let at = self.members.iter().position(|(known, _)| known == name)?;
         Some(Field { node: self.members.swap_remove(at).1, path: format!("{}.{name}", self.path) })
     }
 
-    fn required(&mut self, name: &str) -> Result<Field<'d>, StartError> {
+    pub(crate) fn required(&mut self, name: &str) -> Result<Field<'d>, StartError> {
         self.optional(name).ok_or_else(|| invalid(format!("{}.{name}", self.path), "required"))
     }
 
-    fn finish(self) -> Result<(), StartError> {
+    pub(crate) fn finish(self) -> Result<(), StartError> {
         match self.members.first() {
             Some((name, _)) => {
                 let name: String = name.chars().take(64).collect();

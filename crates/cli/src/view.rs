@@ -4,21 +4,21 @@ use std::io::{self, IsTerminal, Stdout, Write, stderr, stdin, stdout};
 
 use anstream::AutoStream;
 use anstyle::{AnsiColor, Style};
-use countersign_approval_core::review::{ApprovalRequest, Decision, Outcome};
+use countersign_approval_core::review::{Decision, Outcome};
 use countersign_protocol::code::{ErrorBody, ErrorInfo};
 use countersign_protocol::event::{Event, EventBody};
 
 use crate::review::{
-    AtomKind, Card, Choices, DIM, ESCAPE, Extent, Prompt, Quoting, Screen, atoms, cut, inline, json,
-    json_line, word_width,
+    AtomKind, Card, Choices, DIM, ESCAPE, Extent, Line, Prompt, Proposal, Quoting, Screen, atoms, cut,
+    inline, json, json_line, word_width,
 };
 
 /// Lines of a tool's output that are shown.
 const OUTPUT_LINES: usize = 12;
 /// Blanks that wait for the word behind them; at the end of a line they are left out.
 const MAX_BLANKS: usize = 16;
-const GOOD: Style = AnsiColor::Green.on_default().bold();
-const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 
 /// What goes to standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,13 +128,8 @@ impl View {
             }
             EventBody::ToolCompleted { output, .. } => {
                 self.line("The call has run. It returned:")?;
-                let screen = self.screen();
-                let gutter = screen.gutter();
-                let width = screen.width.saturating_sub(gutter.chars().count() + 3);
-                for line in cut(json(output.text(), width, screen.charset), OUTPUT_LINES).0 {
-                    self.line(&line.behind(gutter))?;
-                }
-                Ok(())
+                let lines = json(output.text(), self.inner_width(), self.screen().charset);
+                self.behind(&cut(lines, OUTPUT_LINES).0)
             }
             EventBody::RunCompleted { result } => {
                 if !self.streamed && !result.text.is_empty() {
@@ -149,8 +144,8 @@ impl View {
     }
 
     /// Draws a card; says how many lines are not in it.
-    pub(crate) fn card(&mut self, approval: &ApprovalRequest, extent: Extent) -> io::Result<usize> {
-        let card = Card::draw(approval, self.screen(), extent);
+    pub(crate) fn card(&mut self, proposal: &Proposal<'_>, extent: Extent) -> io::Result<usize> {
+        let card = Card::draw(proposal, self.screen(), extent);
         for line in &card.lines {
             self.line(line)?;
         }
@@ -158,11 +153,11 @@ impl View {
     }
 
     /// Shows a card that the command line answers; nothing in `--json`, where the events say it.
-    pub(crate) fn fixed(&mut self, approval: &ApprovalRequest, decision: Decision) -> io::Result<()> {
+    pub(crate) fn fixed(&mut self, proposal: &Proposal<'_>, decision: Decision) -> io::Result<()> {
         if self.format == Format::Json {
             return Ok(());
         }
-        self.card(approval, Extent::Whole)?;
+        self.card(proposal, Extent::Whole)?;
         let answer = match decision {
             Decision::Approve => "approve",
             Decision::Deny => "deny",
@@ -175,6 +170,12 @@ impl View {
     pub(crate) fn ask(&mut self, choices: Choices) -> io::Result<Prompt> {
         let width = self.screen().width;
         Prompt::ask(&mut self.out, choices, width)
+    }
+
+    /// Asks a person for a text.
+    pub(crate) fn ask_for_text(&mut self, question: &str) -> io::Result<Prompt> {
+        let width = self.screen().width;
+        Prompt::ask_for_text(&mut self.out, question, width)
     }
 
     /// Ends the line of a question that needs no answer any more.
@@ -215,6 +216,26 @@ impl View {
         let line = serde_json::to_string(&ErrorBody::from(error.clone()))?;
         writeln!(lines, "{}", json_line(&line))?;
         lines.flush()
+    }
+
+    /// The one JSON object of a command that prints one; whether this format has it.
+    pub(crate) fn object(&mut self, text: &str) -> io::Result<bool> {
+        let Some(lines) = &mut self.lines else { return Ok(false) };
+        writeln!(lines, "{}", json_line(text))?;
+        lines.flush()?;
+        Ok(true)
+    }
+
+    /// Lines of what the agent wrote, behind the bar.
+    pub(crate) fn behind(&mut self, lines: &[Line]) -> io::Result<()> {
+        let gutter = self.screen().gutter();
+        lines.iter().try_for_each(|line| self.line(&line.behind(gutter)))
+    }
+
+    /// Columns for what stands behind the bar.
+    pub(crate) fn inner_width(&self) -> usize {
+        let screen = self.screen();
+        screen.width.saturating_sub(screen.gutter().chars().count() + 3)
     }
 
     /// A run that did not complete.
@@ -277,14 +298,14 @@ impl View {
     }
 
     /// A line of ours, apart from text of the agent.
-    fn line(&mut self, text: &str) -> io::Result<()> {
+    pub(crate) fn line(&mut self, text: &str) -> io::Result<()> {
         self.end_text()?;
         writeln!(self.out, "{text}")?;
         self.out.flush()
     }
 
     /// A sentence of ours that begins with the word that counts, broken between words in a window.
-    fn told(&mut self, style: Style, what: &str, rest_style: Style, rest: &str) -> io::Result<()> {
+    pub(crate) fn told(&mut self, style: Style, what: &str, rest_style: Style, rest: &str) -> io::Result<()> {
         let text = if what.is_empty() { rest.to_owned() } else { format!("{what} {rest}") };
         for (at, line) in self.screen().wrap(&text).iter().enumerate() {
             match line.strip_prefix(what) {
@@ -297,7 +318,7 @@ impl View {
         Ok(())
     }
 
-    fn screen(&self) -> Screen {
+    pub(crate) fn screen(&self) -> Screen {
         match self.format {
             Format::Human => Screen::of(stdout()),
             Format::Json => Screen::of(stderr()),

@@ -50,13 +50,15 @@ pub struct RunLimits {
     pub max_steps: u32,
     /// Tokens of one model step; 1 to 65,536. Default 65,536.
     pub max_output_tokens: u32,
+    /// Attempts of one model step while the vendor is busy; 1 to 5. Default 5; a request that asks for none gets one.
+    pub max_attempts: u32,
     /// The idle limit; none, or zero, means none.
     pub idle_timeout: Option<Duration>,
 }
 
 impl Default for RunLimits {
     fn default() -> Self {
-        Self { max_steps: 64, max_output_tokens: 65_536, idle_timeout: None }
+        Self { max_steps: 64, max_output_tokens: 65_536, max_attempts: 5, idle_timeout: None }
     }
 }
 
@@ -167,6 +169,9 @@ impl Builder {
         if !in_range(self.limits.max_output_tokens, 65_536) {
             return Err(BuildError::Limit { what: "max_output_tokens", rule: "1 to 65,536" });
         }
+        if !in_range(self.limits.max_attempts, 5) {
+            return Err(BuildError::Limit { what: "max_attempts", rule: "1 to 5" });
+        }
         if self.limits.idle_timeout.is_some_and(|limit| limit > Duration::from_millis(2_147_483_647)) {
             return Err(BuildError::Limit { what: "idle_timeout", rule: "at most 2,147,483,647 ms" });
         }
@@ -230,7 +235,7 @@ fn tools(given: Vec<Arc<dyn Tool>>) -> Result<BTreeMap<ToolName, RegisteredTool>
         if spec.input_schema.kind() != Kind::Object {
             return Err(wrong("expected a JSON object".into()));
         }
-        let schema = InputSchema::compile(&spec.input_schema).map_err(wrong)?;
+        let schema = InputSchema::of_tool(&spec.input_schema).map_err(wrong)?;
         let definition = ToolDefinition {
             name: name.clone(),
             description: spec.description.clone(),

@@ -53,6 +53,7 @@ mod batch;
 mod builder;
 mod driver;
 mod idle;
+pub mod operation;
 mod progress;
 pub mod provider;
 mod reviews;
@@ -63,6 +64,7 @@ mod schema;
 #[path = "schema_off.rs"]
 mod schema;
 mod scope;
+mod sink;
 mod stream;
 pub mod system;
 mod tools;
@@ -72,6 +74,8 @@ mod usage;
 pub use approve::{Approve, ApproveContext, Permission};
 pub use builder::{ApprovalSettings, BuildError, Builder, IdlePause, RunLimits};
 pub use driver::{Driver, Prepared};
+#[cfg(feature = "schema")]
+pub use schema::{InputSchema, InvalidSchema, Misfit};
 pub use scope::Scope;
 pub use stream::EventStream;
 pub use tools::{

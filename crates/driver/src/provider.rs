@@ -1,5 +1,7 @@
 //! Model providers: one call of [`Provider::turn`] is one model step (contract 7.2, 11).
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use countersign_approval_core::audit::BoxError;
 use countersign_approval_core::ids::{CallId, ModelId, ToolName};
@@ -47,6 +49,27 @@ pub struct TurnRequest<'a> {
     pub tools: &'a [ToolDefinition],
     /// The bound on the answer's length.
     pub max_output_tokens: u32,
+    /// Whether a busy vendor may be asked again.
+    pub retry: RetryPolicy,
+}
+
+/// How often a turn may be sent while the vendor answers that it is busy (contract 2 and 11). Only before anything of an
+/// answer has come: a turn that began is never repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Attempts in all, 1 to 5.
+    pub max_attempts: u32,
+    /// The wait before the second attempt; it doubles with each further one. The vendor may ask for more.
+    pub base_delay: Duration,
+    /// A longer wait than this is not waited for: the turn fails.
+    pub max_delay: Duration,
+}
+
+impl Default for RetryPolicy {
+    /// One attempt, 500 ms, 30 s (contract 2).
+    fn default() -> Self {
+        Self { max_attempts: 1, base_delay: Duration::from_millis(500), max_delay: Duration::from_secs(30) }
+    }
 }
 
 /// A tool as the model sees it.

@@ -26,7 +26,9 @@ use tokio_util::task::TaskTracker;
 use crate::batch;
 use crate::driver::{Parts, RegisteredTool, millis};
 use crate::idle::IdleClock;
-use crate::provider::{AssistantMessage, Message, Provider, ToolDefinition, Turn, TurnRequest};
+use crate::provider::{
+    AssistantMessage, Message, Provider, RetryPolicy, ToolDefinition, Turn, TurnRequest,
+};
 use crate::stream::Outlet;
 use crate::turn::{Throttle, TurnQueue};
 use crate::usage::UsageTotal;
@@ -211,6 +213,7 @@ impl Run {
                 .max_output_tokens
                 .unwrap_or(DEFAULT_OUTPUT_TOKENS)
                 .min(self.parts.limits.max_output_tokens),
+            retry: self.retry(),
         };
         let turn = self.speak(provider.turn(request, &queue), &queue).await?;
         self.progress();
@@ -224,6 +227,17 @@ impl Run {
             self.emit(EventBody::TextDelta { text: turn.text.clone() }).await?;
         }
         Ok(turn)
+    }
+
+    /// What the request allows, within the host's bound.
+    fn retry(&self) -> RetryPolicy {
+        let default = RetryPolicy::default();
+        let Some(retry) = &self.request.retry else { return default };
+        RetryPolicy {
+            max_attempts: retry.max_attempts.min(self.parts.limits.max_attempts),
+            base_delay: millis(retry.base_delay_ms).unwrap_or(default.base_delay),
+            max_delay: millis(retry.max_delay_ms).unwrap_or(default.max_delay),
+        }
     }
 
     /// Polls the model while handing over what it has said so far.

@@ -1,23 +1,71 @@
-//! Validation of arguments against a tool's JSON Schema (contract 7.3, 7.5). It never fills defaults or coerces.
+//! Validation of arguments against a tool's JSON Schema (contract 7.3, 7.5), and of what a program gives a function. It
+//! never fills defaults or coerces.
+
+mod misfit;
 
 use countersign_approval_core::json::{Document, Exact, Kind, Node};
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::{Map, Number, Value};
 
+pub use misfit::Misfit;
+
 /// A compiled input schema. Draft-07, no references outside the schema, patterns of linear time only.
+///
+/// The driver judges the arguments of its tools by it. It is public for functions of a sandboxed program:
+///
+/// ```
+/// use countersign_approval_core::json::Exact;
+/// use countersign_driver::InputSchema;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let schema = r#"{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}"#;
+/// let schema = InputSchema::compile(&Exact::parse(schema)?)?;
+/// let misfit = schema.explain(r#"{"path":7}"#).unwrap_err();
+/// assert_eq!(misfit.to_string(), "at /path: expected a string, got the number 7");
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
-pub(crate) struct InputSchema(Validator);
+pub struct InputSchema(Validator);
+
+/// A schema that cannot be used; says what is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidSchema(String);
 
 /// The most characters of a validator's message that are passed on.
 const MESSAGE_CHARS: usize = 300;
+
+/// Of so many misfits the most telling one is told.
+const MISFITS: usize = 16;
 
 /// A compiled pattern may take this much memory.
 const PATTERN_BYTES: usize = 1 << 20;
 
 impl InputSchema {
-    /// Compiles a schema; the message says what is wrong with it.
-    pub(crate) fn compile(schema: &Exact) -> Result<Self, String> {
-        let value = value_of(schema).ok_or("the schema is not readable")?;
+    /// Compiles the schema of a tool, whose arguments are an object.
+    pub(crate) fn of_tool(schema: &Exact) -> Result<Self, String> {
+        let value = value_of(schema.text()).ok_or("the schema is not readable")?;
+        let object = match value.get("type") {
+            Some(Value::String(word)) => word == "object",
+            Some(Value::Array(words)) => words.iter().any(|word| word == "object"),
+            // Absent, or for the compiler to refuse.
+            _ => true,
+        };
+        if !object {
+            return Err("type: must allow \"object\", as the arguments of a call are one".into());
+        }
+        Self::of_value(&value)
+    }
+
+    /// Compiles a schema of any values.
+    ///
+    /// # Errors
+    /// [`InvalidSchema`].
+    pub fn compile(schema: &Exact) -> Result<Self, InvalidSchema> {
+        let value = value_of(schema.text()).ok_or_else(|| InvalidSchema("it is not readable".into()))?;
+        Self::of_value(&value).map_err(InvalidSchema)
+    }
+
+    fn of_value(value: &Value) -> Result<Self, String> {
         if let Some(dialect) = value.get("$schema") {
             let draft7 =
                 ["http://json-schema.org/draft-07/schema", "http://json-schema.org/draft-07/schema#"];
@@ -28,31 +76,33 @@ impl InputSchema {
         if value.get("$async").is_some_and(|value| *value == Value::Bool(true)) {
             return Err("$async: asynchronous schemas are not supported".into());
         }
-        let object = match value.get("type") {
-            Some(Value::String(word)) => word == "object",
-            Some(Value::Array(words)) => words.iter().any(|word| word == "object"),
-            // Absent, or for the compiler to refuse.
-            _ => true,
-        };
-        if !object {
-            return Err("type: must allow \"object\", as the arguments of a call are one".into());
-        }
         jsonschema::options()
             .with_draft(Draft::Draft7)
             .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES))
             .should_validate_formats(false)
-            .build(&value)
+            .build(value)
             .map(Self)
             .map_err(|error| shorten(&error.to_string()))
     }
 
     /// Checks arguments. The message names the path and what was expected, and repeats no value.
     pub(crate) fn check(&self, arguments: &Exact) -> Result<(), String> {
-        let value = value_of(arguments).ok_or("the arguments are not readable")?;
+        let value = value_of(arguments.text()).ok_or("the arguments are not readable")?;
         let Some(error) = self.0.iter_errors(&value).next() else { return Ok(()) };
         let path = error.instance_path().to_string();
         let path = if path.is_empty() { "the arguments".to_owned() } else { path };
         Err(shorten(&format!("{path}: {}", error.masked())))
+    }
+
+    /// Checks a JSON text that passed a gate, for whoever wrote the value: the answer names a place that does not fit, what
+    /// was expected there and what it got, which shows some of the value.
+    ///
+    /// # Errors
+    /// [`Misfit`].
+    pub fn explain(&self, text: &str) -> Result<(), Misfit> {
+        let value = value_of(text).ok_or_else(Misfit::unreadable)?;
+        let first = self.0.iter_errors(&value).take(MISFITS).min_by_key(Misfit::rank);
+        first.map_or(Ok(()), |error| Err(Misfit::of(&error)))
     }
 }
 
@@ -65,12 +115,12 @@ fn shorten(message: &str) -> String {
 
 /// The value for the validator, which reads `serde_json::Value`. It is built from our own tree, because serde_json
 /// takes objects with certain keys for something else; it is thrown away after the check and never executed.
-fn value_of(exact: &Exact) -> Option<Value> {
-    let document = Document::parse(exact.text()).ok()?;
+fn value_of(text: &str) -> Option<Value> {
+    let document = Document::parse(text).ok()?;
     convert(document.root())
 }
 
-/// Recursion is bounded by the gate: an `Exact` has at most 64 levels.
+/// Recursion is bounded by the gate, which every document passes.
 fn convert(node: Node<'_>) -> Option<Value> {
     Some(match node.kind() {
         Kind::Null => Value::Null,

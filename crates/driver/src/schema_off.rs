@@ -9,7 +9,7 @@ pub(crate) struct InputSchema;
 
 impl InputSchema {
     /// Accepts `{"type":"object"}`.
-    pub(crate) fn compile(schema: &Exact) -> Result<Self, String> {
+    pub(crate) fn of_tool(schema: &Exact) -> Result<Self, String> {
         if schema.canonical() == r#"{"type":"object"}"# {
             Ok(Self)
         } else {

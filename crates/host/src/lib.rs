@@ -50,7 +50,7 @@ mod service;
 mod slots;
 mod wire;
 
-pub use config::HostConfig;
+pub use config::{Answer, HostConfig, Probed};
 pub use configured::{Extras, configured_driver};
 pub use error::StartError;
 pub use options::{Concurrency, Options, Token};

@@ -1,5 +1,8 @@
 //! What holds for every provider (contract 2.2 and 6.1).
 
+#[cfg(feature = "http")]
+use countersign_protocol::provider_info::Capabilities;
+
 use crate::error::Error;
 
 /// The largest count that a usage report carries (2^53 - 1, contract 2.2).
@@ -24,5 +27,47 @@ pub(crate) fn check_name(path: &str, name: &str) -> Result<(), Error> {
         Ok(())
     } else {
         Err(Error::config(path, format!("expected 1 to {MAX_NAME} characters")))
+    }
+}
+
+/// How a vendor is asked to answer.
+#[cfg(feature = "http")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Delivery {
+    /// Piece by piece, as server-sent events.
+    #[default]
+    Streamed,
+    /// In one object at the end. Nothing is heard meanwhile, so an idle clock runs through the whole turn.
+    Whole,
+}
+
+#[cfg(feature = "http")]
+impl Delivery {
+    /// What the `Accept` header says.
+    #[cfg(any(feature = "openai-chat", feature = "openai-responses"))]
+    pub(crate) const fn accept(self) -> &'static str {
+        match self {
+            Self::Streamed => "text/event-stream",
+            Self::Whole => "application/json",
+        }
+    }
+}
+
+/// What every adapter over HTTP can do (contract 11).
+#[cfg(feature = "http")]
+#[cfg_attr(
+    not(any(
+        feature = "openai-chat",
+        feature = "openai-responses",
+        feature = "anthropic",
+        feature = "gemini"
+    )),
+    expect(dead_code, reason = "no adapter is built")
+)]
+pub(crate) fn capabilities(delivery: Delivery) -> Capabilities {
+    Capabilities {
+        tools: true,
+        text_streaming: delivery == Delivery::Streamed,
+        others: [("safeRetries".to_owned(), true)].into(),
     }
 }

@@ -6,6 +6,7 @@
 
 mod answer;
 mod calls;
+mod probe;
 mod request;
 mod wire;
 
@@ -14,32 +15,17 @@ use std::fmt;
 use async_trait::async_trait;
 use countersign_approval_core::ids::{ModelId, ProviderId};
 use countersign_driver::provider::{Provider, ProviderError, Turn, TurnRequest, TurnSink};
-use countersign_protocol::code::Code;
-use countersign_protocol::error::SseError;
-use countersign_protocol::provider_info::{AuthMode, Capabilities, ProviderInfo};
-use countersign_protocol::sse::Decoder;
+use countersign_protocol::provider_info::{AuthMode, ProviderInfo};
 use reqwest::Response;
 use secrecy::SecretString;
 use url::Url;
 
-use crate::common::{check_models, check_name};
+use crate::common::{Delivery, capabilities, check_models, check_name};
 use crate::error::Error;
+use crate::events::{Events, incomplete};
 use crate::http::{self, Endpoint};
 use answer::Answer;
 use wire::Object;
-
-/// The most bytes of one streamed answer (contract 11).
-const MAX_STREAM_BYTES: usize = 10_000_000;
-
-/// How the vendor is asked to answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Delivery {
-    /// Piece by piece, as server-sent events.
-    #[default]
-    Streamed,
-    /// In one object at the end. Nothing is heard meanwhile, so an idle clock runs through the whole turn.
-    Whole,
-}
 
 /// A Chat Completions server and how to reach it.
 #[derive(Debug, Clone)]
@@ -61,7 +47,7 @@ pub struct OpenAiChatConfig {
 
 /// A provider that speaks Chat Completions.
 ///
-/// It sends each turn once; it does not retry, and says so by not advertising `safeRetries`. Dropping a turn closes its
+/// It sends each turn once, unless the run's retry policy lets it ask a busy server again. Dropping a turn closes its
 /// connection.
 pub struct OpenAiChat {
     info: ProviderInfo,
@@ -80,17 +66,12 @@ impl OpenAiChat {
             check_name("name", name)?;
         }
         let endpoint = Endpoint::new(&config.base_url, &["chat", "completions"], config.api_key.as_ref())?;
-        let capabilities = Capabilities {
-            tools: true,
-            text_streaming: config.delivery == Delivery::Streamed,
-            ..Capabilities::default()
-        };
         let info = ProviderInfo {
             name: config.name.unwrap_or_else(|| config.id.to_string()),
             id: config.id,
             vendor: "openai-compatible".to_owned(),
             auth_mode: if config.api_key.is_some() { AuthMode::ApiKey } else { AuthMode::None },
-            capabilities,
+            capabilities: capabilities(config.delivery),
             models: Some(config.models),
             health: None,
             model_catalog: None,
@@ -112,12 +93,8 @@ impl Provider for OpenAiChat {
     }
 
     async fn turn(&self, request: TurnRequest<'_>, sink: &dyn TurnSink) -> Result<Turn, ProviderError> {
-        let accept = match self.delivery {
-            Delivery::Streamed => "text/event-stream",
-            Delivery::Whole => "application/json",
-        };
         let body = request::body(&request, self.delivery)?;
-        let response = self.endpoint.post(accept, body).await?;
+        let response = self.endpoint.post(self.delivery.accept(), body, request.retry).await?;
         if http::is_event_stream(&response) {
             streamed(response, sink).await
         } else {
@@ -129,34 +106,15 @@ impl Provider for OpenAiChat {
     }
 }
 
-async fn streamed(mut response: Response, sink: &dyn TurnSink) -> Result<Turn, ProviderError> {
+async fn streamed(response: Response, sink: &dyn TurnSink) -> Result<Turn, ProviderError> {
     let mut answer = Answer::default();
-    let mut decoder = Decoder::new();
-    let mut total = 0;
-    while let Some(bytes) = response.chunk().await.map_err(http::cut)? {
-        total += bytes.len();
-        if total > MAX_STREAM_BYTES {
-            return Err(ProviderError::new(Code::RESPONSE_TOO_LARGE));
+    let mut events = Events::new(response);
+    while let Some(data) = events.next().await? {
+        if data == "[DONE]" {
+            return answer.finish();
         }
-        decoder.push(&bytes);
-        while let Some(frame) = decoder.next_frame() {
-            let data = frame.map_err(undecodable)?.data;
-            if data == "[DONE]" {
-                return answer.finish();
-            }
-            answer.take_chunk(Object::parse(data.as_bytes())?, sink)?;
-        }
+        answer.take_chunk(Object::parse(data.as_bytes())?, sink)?;
     }
     // Even after a finish reason: only `[DONE]` says that nothing was lost (contract 11).
-    Err(ProviderError::new(Code::INCOMPLETE_STREAM).with_source("the stream ended without [DONE]"))
-}
-
-fn undecodable(error: SseError) -> ProviderError {
-    let code = match error {
-        SseError::TooLarge { .. } => Code::RESPONSE_TOO_LARGE,
-        SseError::Unterminated => Code::INCOMPLETE_STREAM,
-        // The protocol's own code for this, INVALID_STREAM, would accuse our host.
-        _ => Code::INVALID_PROVIDER_RESPONSE,
-    };
-    ProviderError::new(code).with_source(error)
+    Err(incomplete("the stream ended without [DONE]"))
 }

@@ -18,6 +18,11 @@ pub(crate) fn wall() -> SystemTime {
     SystemTime::now()
 }
 
+/// Now, for how long an engine has been resting.
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
 /// The moment after a while; `None` beyond the clock's range.
 pub(crate) fn after(duration: Duration) -> Option<Instant> {
     Instant::now().checked_add(duration)

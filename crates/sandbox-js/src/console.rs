@@ -2,8 +2,11 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 /// One call of a console method.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ConsoleLine {
     /// The method's level.
     pub level: Level,
@@ -12,7 +15,8 @@ pub struct ConsoleLine {
 }
 
 /// How important a program called a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Level {
     /// `console.debug`
     Debug,
@@ -74,6 +78,46 @@ impl Console {
         self.omitted
     }
 
+    /// Adds what one step printed, as if it had been printed here line by line. Both keep as much.
+    pub(crate) fn append(&mut self, step: Self) {
+        for line in step.head {
+            self.push(line.level, line.text);
+        }
+        if step.omitted > 0 {
+            // What stands between is missing: whatever was at the end is not next to what follows. The step's head
+            // was full, so ours is, too.
+            self.omitted += self.tail_bytes + step.omitted;
+            self.tail.clear();
+            self.tail_bytes = 0;
+        }
+        for line in step.tail {
+            self.push(line.level, line.text);
+        }
+    }
+
+    /// Takes it apart: head, omitted bytes, tail.
+    pub(crate) fn into_parts(self) -> (Vec<ConsoleLine>, usize, VecDeque<ConsoleLine>) {
+        (self.head, self.omitted, self.tail)
+    }
+
+    /// The opposite of [`Console::into_parts`], with at most `max` bytes, whatever the parts are.
+    pub(crate) fn of_parts(
+        max: usize,
+        head: Vec<ConsoleLine>,
+        omitted: usize,
+        tail: VecDeque<ConsoleLine>,
+    ) -> Self {
+        let mut console = Self::new(max);
+        for line in head {
+            console.push(line.level, line.text);
+        }
+        console.omitted = console.omitted.saturating_add(omitted);
+        for line in tail {
+            console.push(line.level, line.text);
+        }
+        console
+    }
+
     pub(crate) fn push(&mut self, level: Level, mut text: String) {
         let size = text.len() + LINE;
         if self.tail.is_empty() && self.omitted == 0 && self.head_bytes + size <= self.half {
@@ -120,6 +164,34 @@ mod tests {
         console.push(Level::Log, "f".repeat(100));
         assert_eq!(texts(&console), ["aaaa", "bbbb", "fffffffff"]);
         assert_eq!(console.omitted_bytes(), 5 + 10 + 91);
+    }
+
+    // A run's console is put together from those of its steps, and nobody sees where they were joined.
+    #[test]
+    fn joined_steps_are_one_console() {
+        let sizes = [0, 1, 7, 30, 3, 90, 250, 2, 2, 40, 0, 0, 600, 5, 33, 1, 98, 99, 100, 101, 17];
+        for start in 0..sizes.len() {
+            for cuts in [1, 2, 3, 5, 8] {
+                let lines: Vec<String> =
+                    (0..40).map(|i| "x".repeat(sizes[(start + i * cuts) % sizes.len()])).collect();
+                let (mut whole, mut joined) = (Console::new(200), Console::new(200));
+                for lines in lines.chunks(cuts) {
+                    let mut step = Console::new(200);
+                    for line in lines {
+                        whole.push(Level::Log, line.clone());
+                        step.push(Level::Log, line.clone());
+                    }
+                    let (head, omitted, tail) = step.into_parts();
+                    joined.append(Console::of_parts(200, head, omitted, tail));
+                }
+                let printed: usize = lines.iter().map(|line| line.len() + LINE).sum();
+                let kept =
+                    |console: &Console| console.lines().map(|line| line.text.len() + LINE).sum::<usize>();
+                assert_eq!(texts(&joined), texts(&whole), "{start} {cuts}");
+                assert_eq!(joined.omitted, whole.omitted, "{start} {cuts}");
+                assert!(kept(&whole) + whole.omitted >= printed, "{start} {cuts}");
+            }
+        }
     }
 
     #[test]

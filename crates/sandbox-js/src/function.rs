@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -42,7 +43,8 @@ pub struct CallContext {
     pub run_id: RunId,
     /// The call, and its idempotency key: equal on every attempt of one call, different for any two calls (scenario W36).
     pub call_id: CallId,
-    /// From 1. More than 1 after somebody declared that an attempt had no effect; that comes with `collect`.
+    /// From 1. Replays execute nothing, so in `deny` and `pause` it stays 1. It will be more after somebody declared that
+    /// an attempt had no effect, which comes with `collect`.
     pub attempt: u32,
     /// Fires when nobody waits for the result any more. The handler's task is dropped five seconds later.
     pub cancellation: CancellationToken,
@@ -78,6 +80,9 @@ pub struct BadInput {
     /// What is there.
     pub got: String,
 }
+
+/// An input check panicked.
+pub(crate) struct Panicked;
 
 type Check = dyn Fn(&Json) -> Result<(), BadInput> + Send + Sync;
 
@@ -164,7 +169,8 @@ impl Function {
     }
 
     /// Judges each input before the approval decision, on the text that a person would be shown, without changing it
-    /// (sandbox spec R2.5). A refusal is a `TypeError` in the program. This is where a schema validator belongs.
+    /// (sandbox spec R2.5). A refusal is a `TypeError` in the program. This is where a schema validator belongs; it runs
+    /// on the task of the run and should not take long.
     #[must_use]
     pub fn check(self, check: impl Fn(&Json) -> Result<(), BadInput> + Send + Sync + 'static) -> Self {
         self.with(|inner| inner.check = Some(Arc::new(check)))
@@ -193,8 +199,10 @@ impl Function {
         (self.inner.input_schema.as_deref(), self.inner.output_schema.as_deref())
     }
 
-    pub(crate) fn check_input(&self, input: &Exact) -> Result<(), BadInput> {
-        self.inner.check.as_ref().map_or(Ok(()), |check| check(&Json::of_exact(input.clone())))
+    pub(crate) fn check_input(&self, input: &Exact) -> Result<Result<(), BadInput>, Panicked> {
+        let Some(check) = &self.inner.check else { return Ok(Ok(())) };
+        let input = Json::of_exact(input.clone());
+        catch_unwind(AssertUnwindSafe(|| check(&input))).map_err(|_| Panicked)
     }
 
     pub(crate) fn call(&self, input: Json, call: CallContext) -> BoxFuture<Result<Output, FunctionError>> {

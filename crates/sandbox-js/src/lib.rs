@@ -10,10 +10,11 @@
 //! function gets are one text (law 3); a person's time is nobody else's (law 6); the program can neither catch nor
 //! outlive the end of its run.
 //!
-//! `collect`, the worker subprocess and the eviction of waiting runs are not built yet. `docs/sandbox.md` says what a
-//! program gets and what it does not.
+//! Programs run in this process or in workers ([`Backend`]), with the same results. `collect` is not built yet.
+//! `docs/sandbox.md` says what a program gets and what it does not.
 
 mod approval;
+mod backend;
 mod clock;
 mod console;
 mod declarations;
@@ -21,6 +22,7 @@ mod engine;
 mod error;
 mod function;
 mod ids;
+mod journal;
 mod limits;
 mod names;
 mod outcome;
@@ -29,6 +31,7 @@ mod run;
 mod sandbox;
 mod source;
 mod value;
+pub mod worker;
 
 pub use approval::{Answer, Approval, ApprovalRequest, HookError, OnApproval, Pause};
 pub use console::{Console, ConsoleLine, Level};
@@ -37,10 +40,11 @@ pub use error::Error;
 pub use function::{BadInput, BoxFuture, CallContext, Function, FunctionError, Handler, Marking};
 pub use ids::{CallId, RunId};
 pub use limits::{Bound, Limits};
-pub use outcome::{Completed, Ending, Failed, Rejection, Row, RowState, RunOutcome};
-pub use sandbox::{Config, Origin, RunOptions, Sandbox};
+pub use outcome::{Completed, Ending, Failed, MadeCall, Rejection, Row, RowState, RunOutcome};
+pub use sandbox::{Backend, Config, Origin, RunOptions, Sandbox};
 pub use source::Position;
 pub use value::{Json, NotExact, Output};
+pub use worker::WorkerCommand;
 
 /// What [`RunOptions::cancellation`] is made of.
 pub use tokio_util::sync::CancellationToken;

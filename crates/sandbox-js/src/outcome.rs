@@ -115,7 +115,16 @@ pub enum Ending {
     },
     /// The caller cancelled the run.
     Cancelled,
-    /// The engine failed, through no fault of the program.
+    /// The program was run again, to tell it an answer, and did something else than before. Nothing ran.
+    ReplayMismatch {
+        /// The number of the call.
+        seq: u32,
+        /// The call of the first time; `None` if there was none.
+        recorded: Option<MadeCall>,
+        /// The call of the second time.
+        attempted: Option<MadeCall>,
+    },
+    /// The engine or its worker failed, through no fault of the program. Nothing is run again by itself.
     WorkerLost,
 }
 
@@ -132,9 +141,19 @@ impl Ending {
             Self::ResultRefused { .. } => "ResultRefused",
             Self::ApprovalHookFailed { .. } => "ApprovalHookFailed",
             Self::Cancelled => "Cancelled",
+            Self::ReplayMismatch { .. } => "ReplayMismatch",
             Self::WorkerLost => "WorkerLost",
         }
     }
+}
+
+/// A call as a program made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MadeCall {
+    /// The function.
+    pub function: String,
+    /// The input.
+    pub input: Json,
 }
 
 /// Why a call was not approved, as the program sees it in `reason`.

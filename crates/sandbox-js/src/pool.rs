@@ -1,7 +1,8 @@
-//! [`Pool`]: the threads that run engines. A run holds one only while its program computes.
+//! [`Pool`]: threads that run steps of engines. A run holds one only while its program computes.
 //!
-//! The engine has natives that cannot be interrupted. A thread that is stuck in one is given up: its run ends, another
-//! thread takes its place, and it ends itself when the native is done. How many may be given up at one time is bounded.
+//! A step that takes longer than it may is overdue. In this process its thread is given up: its run ends, another thread
+//! takes its place, and it ends itself when the native that it is stuck in is done. How many may be given up at one time
+//! is bounded. A step in a worker is ended by killing the worker, which frees its thread.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -11,19 +12,22 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// Four times the largest stack that a program may use.
-const STACK: usize = 8 << 20;
+pub(crate) const STACK: usize = 8 << 20;
 /// Threads that may be stuck before none takes their place.
 const MAX_LOST: usize = 8;
 /// How often the watchdog looks while something runs.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Why a job has no answer.
+/// A job ran longer than it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lost {
-    /// It ran longer than it may, and its thread was given up.
-    Overrun,
-    /// It panicked, or no thread is left.
-    Gone,
+pub(crate) struct Overrun;
+
+/// What is done about a job that is overdue.
+pub(crate) enum Overdue {
+    /// Its thread is given up.
+    GiveUp,
+    /// This is called, after which the job ends soon by itself.
+    Kill(Box<dyn FnOnce() + Send>),
 }
 
 /// Engine threads and their queue. Dropping it lets the threads end when the queue is empty.
@@ -52,13 +56,20 @@ struct State {
 
 struct Job {
     allowed: Duration,
+    overdue: Overdue,
     work: Box<dyn FnOnce() + Send>,
-    give_up: Box<dyn FnOnce() + Send>,
+    answer: Answer,
 }
+
+/// Answers in a job's place; false if it answered itself. Whoever is first decides, so that nothing is done about a job that
+/// came to its end.
+type Answer = Box<dyn FnOnce() -> bool + Send>;
 
 struct Running {
     deadline: Instant,
-    give_up: Option<Box<dyn FnOnce() + Send>>,
+    /// `None` once it was overdue.
+    overdue: Option<(Overdue, Answer)>,
+    is_lost: bool,
 }
 
 impl Pool {
@@ -91,26 +102,33 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Runs `work` on a thread of the pool, for at most `allowed`. A dropped sender means that the job was lost.
+    /// Runs `work` on a thread of the pool, for at most `allowed`. A dropped sender means that it panicked, or that no
+    /// thread is left.
     pub(crate) fn start<T: Send + 'static>(
         &self,
         allowed: Duration,
+        overdue: Overdue,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> oneshot::Receiver<Result<T, Lost>> {
+    ) -> oneshot::Receiver<Result<T, Overrun>> {
         let (sender, receiver) = oneshot::channel();
         let answer = Arc::new(Mutex::new(Some(sender)));
         let reply = |answer: &Mutex<Option<oneshot::Sender<_>>>, result| {
             let sender = answer.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+            let is_first = sender.is_some();
             if let Some(sender) = sender {
-                // Nobody listens when the run was dropped; the result, perhaps a machine, is dropped here.
+                // Nobody listens when the run was dropped; the result, perhaps an engine, is dropped here.
                 drop(sender.send(result));
             }
+            is_first
         };
-        let give_up = Arc::clone(&answer);
+        let instead = Arc::clone(&answer);
         let job = Job {
             allowed,
-            work: Box::new(move || reply(&answer, Ok(work()))),
-            give_up: Box::new(move || reply(&give_up, Err(Lost::Overrun))),
+            overdue,
+            work: Box::new(move || {
+                reply(&answer, Ok(work()));
+            }),
+            answer: Box::new(move || reply(&instead, Err(Overrun))),
         };
         let mut state = self.shared.lock();
         if state.threads > 0 {
@@ -119,11 +137,6 @@ impl Pool {
             self.shared.work.notify_one();
         }
         receiver
-    }
-
-    /// Lets a thread of the pool drop a value: freeing a large heap takes a while.
-    pub(crate) fn discard<T: Send + 'static>(&self, value: T) {
-        drop(self.start(Duration::from_secs(60), move || drop(value)));
     }
 }
 
@@ -163,14 +176,14 @@ fn serve(shared: &Shared) {
         state.next_id += 1;
         let id = state.next_id;
         let deadline = Instant::now() + job.allowed;
-        state.running.insert(id, Running { deadline, give_up: Some(job.give_up) });
+        let overdue = Some((job.overdue, job.answer));
+        state.running.insert(id, Running { deadline, overdue, is_lost: false });
         drop(state);
         shared.watch.notify_one();
         // A panic ends the job (its sender is dropped), not the thread.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job.work));
         let mut state = shared.lock();
-        let given_up = state.running.remove(&id).is_none_or(|running| running.give_up.is_none());
-        if given_up {
+        if state.running.remove(&id).is_some_and(|running| running.is_lost) {
             state.lost -= 1;
             if state.threads == shared.wanted {
                 // Another thread took this one's place.
@@ -184,24 +197,39 @@ fn serve(shared: &Shared) {
 fn watch(shared: &Arc<Shared>) {
     let mut state = shared.lock();
     loop {
-        if state.closed && state.running.values().all(|running| running.give_up.is_none()) {
+        if state.closed && state.queue.is_empty() && state.running.values().all(|it| it.overdue.is_none()) {
             return;
         }
         let now = Instant::now();
-        let mut overdue = Vec::new();
+        let (mut kills, mut given_up) = (Vec::new(), 0);
         for running in state.running.values_mut().filter(|running| running.deadline <= now) {
-            overdue.extend(running.give_up.take());
+            let Some((overdue, answer)) = running.overdue.take() else { continue };
+            if !answer() {
+                // It came to its end at the last moment.
+                continue;
+            }
+            match overdue {
+                Overdue::Kill(kill) => kills.push(kill),
+                Overdue::GiveUp => {
+                    running.is_lost = true;
+                    given_up += 1;
+                }
+            }
         }
-        for give_up in overdue {
+        for _ in 0..given_up {
             state.lost += 1;
             let replaced = state.lost <= MAX_LOST && spawn(shared).is_ok();
             if !replaced {
                 state.threads -= 1;
             }
-            give_up();
         }
-        let busy = state.running.values().any(|running| running.give_up.is_some());
-        state = match busy {
+        if !kills.is_empty() {
+            drop(state);
+            kills.into_iter().for_each(|kill| kill());
+            state = shared.lock();
+        }
+        let busy = state.running.values().any(|running| running.overdue.is_some());
+        state = match busy || state.closed {
             true => shared
                 .watch
                 .wait_timeout(state, LOOK)

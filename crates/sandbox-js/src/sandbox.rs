@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::approval::Approval;
+use crate::backend::{self, in_process::InProcess};
 use crate::clock;
 use crate::error::Error;
-use crate::function::{self, Function};
+use crate::function::{self, BoxFuture, Function};
 use crate::ids::RunId;
 use crate::limits::Limits;
 use crate::outcome::RunOutcome;
-use crate::pool::Pool;
-use crate::run;
+use crate::run::Run;
+use crate::worker::{self, WorkerCommand, Workers};
 
 /// Runs agents' programs. Cloning shares the threads.
 ///
@@ -38,16 +39,39 @@ pub struct Sandbox {
 /// What a sandbox is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Threads that run programs. A run that waits holds none.
+    /// Where programs run.
+    pub backend: Backend,
+    /// Programs that compute at one time: threads, or worker processes. A run that waits for a person holds none.
     pub threads: usize,
-    /// Runs that may wait for a person at one time; each keeps its engine's memory.
+    /// Runs that may wait for a person at one time.
     pub max_waiting: usize,
+    /// How long a run that waits for a person keeps its engine, some 200 kB. After that it is kept as the record of what
+    /// it did, and its engine is made anew when the answer comes; nothing is executed twice. A worker is left at once by
+    /// a run that waits for a person, and after this time by one that waits for its functions.
+    pub evict_after: Duration,
+}
+
+/// Where programs run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Backend {
+    /// In this process. A fault of the engine is a fault of the process.
+    #[default]
+    InProcess,
+    /// Each in a process of its own, which gives up its rights before it begins, and is killed when it overruns its
+    /// budget. A process runs one program after another.
+    Worker(WorkerCommand),
 }
 
 impl Default for Config {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { threads, max_waiting: 10_000 }
+        Self {
+            backend: Backend::default(),
+            threads,
+            max_waiting: 10_000,
+            evict_after: Duration::from_secs(10),
+        }
     }
 }
 
@@ -113,19 +137,28 @@ impl std::fmt::Debug for Origin {
 }
 
 pub(crate) struct Inner {
-    pub(crate) pool: Pool,
+    pub(crate) backend: Box<dyn backend::Backend>,
     pub(crate) config: Config,
     pub(crate) waiting: AtomicUsize,
 }
 
 impl Sandbox {
-    /// Starts the threads.
+    /// Starts the threads, and a first worker in the background.
     ///
     /// # Errors
-    /// [`Error::Engine`] when the operating system gives none.
+    /// [`Error::Engine`] when the operating system gives no thread, or the worker's program has no absolute path. A worker
+    /// that cannot start is told by [`Sandbox::run`].
     pub fn new(config: Config) -> Result<Self, Error> {
-        let pool = Pool::new(config.threads).map_err(|error| Error::Engine(error.to_string()))?;
-        Ok(Self { inner: Arc::new(Inner { pool, config, waiting: AtomicUsize::new(0) }) })
+        let failed = |error: std::io::Error| Error::Engine(error.to_string());
+        let backend: Box<dyn backend::Backend> = match &config.backend {
+            Backend::InProcess => {
+                Box::new(InProcess::new(config.threads, config.evict_after).map_err(failed)?)
+            }
+            Backend::Worker(command) => {
+                Box::new(Workers::new(command.clone(), config.threads, config.evict_after).map_err(failed)?)
+            }
+        };
+        Ok(Self { inner: Arc::new(Inner { backend, config, waiting: AtomicUsize::new(0) }) })
     }
 
     /// Runs a program to its end. Functions and hooks run as tasks of the current tokio runtime.
@@ -134,15 +167,32 @@ impl Sandbox {
     ///
     /// # Errors
     /// The caller's mistakes ([`Error`]); nothing ran. Whatever the program does wrong is an outcome.
-    pub async fn run(&self, options: RunOptions) -> Result<RunOutcome, Error> {
+    pub fn run(
+        &self,
+        options: RunOptions,
+    ) -> impl Future<Output = Result<RunOutcome, Error>> + Send + 'static + use<> {
+        let checked = self.check(&options);
+        // Many runs wait for a long time: their future is small.
+        let run = Run::new(Arc::clone(&self.inner), options);
+        let work: BoxFuture<Result<RunOutcome, Error>> = Box::pin(run.drive());
+        async move {
+            checked?;
+            if tokio::runtime::Handle::try_current().is_err() {
+                return Err(Error::Engine("there is no tokio runtime".to_owned()));
+            }
+            work.await
+        }
+    }
+
+    fn check(&self, options: &RunOptions) -> Result<(), Error> {
         function::check_all(&options.functions)?;
         if options.limits.stack > Limits::MAX_STACK {
             return Err(Error::Limit("`stack` is more than Limits::MAX_STACK"));
         }
-        if tokio::runtime::Handle::try_current().is_err() {
-            return Err(Error::Engine("there is no tokio runtime".to_owned()));
+        match self.inner.config.backend {
+            Backend::InProcess => Ok(()),
+            Backend::Worker(_) => worker::check(&options.limits),
         }
-        run::drive(Arc::clone(&self.inner), options).await
     }
 }
 

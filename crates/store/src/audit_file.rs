@@ -15,7 +15,7 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use countersign_approval_core::audit::{AuditRecord, AuditSink, BoxError};
+use countersign_approval_core::audit::{AuditRecord, AuditSink, BoxError, Done, Submitted};
 use countersign_approval_core::clock::Clock;
 
 pub use entry::Entry;
@@ -115,7 +115,9 @@ impl AuditFile {
         );
         let (mut head, mut lines, at) = (found.head, Vec::new(), clock.now().wall);
         for record in &records {
-            line::push(&mut lines, &mut head, at, &encode(record)?)?;
+            let record = encode(record)?;
+            line::check_length(head.n + 1, record.len())?;
+            line::push(&mut lines, &mut head, at, &record);
         }
         // Synced even if there is nothing to add: what was read may still be on its way to the disk.
         commit::write_durably(&mut *io, &lines)
@@ -146,6 +148,10 @@ impl AuditSink for AuditFile {
     fn blocking(&self) -> bool {
         true
     }
+
+    fn submit(&self, record: &AuditRecord, done: Done) -> Submitted {
+        self.commit.submit(&*self.clock, || encode(record), done)
+    }
 }
 
 impl fmt::Debug for AuditFile {
@@ -155,7 +161,10 @@ impl fmt::Debug for AuditFile {
 }
 
 fn encode(record: &AuditRecord) -> Result<Vec<u8>, Error> {
-    serde_json::to_vec(record).map_err(Error::Encode)
+    // Most records fit.
+    let mut text = Vec::with_capacity(1024);
+    serde_json::to_writer(&mut text, record).map_err(Error::Encode)?;
+    Ok(text)
 }
 
 /// What stands in a file.

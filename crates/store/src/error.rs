@@ -5,14 +5,16 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use countersign_approval_core::audit::BoxError;
+
 use crate::audit_file::{Head, LineHash, MAX_LINE_BYTES, MAX_OPEN_REVIEWS};
 
-/// Why an audit file could not be opened, written or verified.
+/// Why a file of this crate could not be opened, written or verified.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Another process, or another part of this one, writes this file.
-    #[error("{} is in use: one writer an audit file", path.display())]
+    #[error("{} is in use: one writer a file", path.display())]
     Locked {
         /// The file.
         path: PathBuf,
@@ -50,6 +52,41 @@ pub enum Error {
         /// The first failure.
         #[source]
         cause: Arc<io::Error>,
+    },
+    /// The file is a database of another program, or no database. Nothing was changed.
+    #[error("{} is not a database of {what}", path.display())]
+    NotOurs {
+        /// The file.
+        path: PathBuf,
+        /// What was looked for, such as `operations`.
+        what: &'static str,
+    },
+    /// The database was written by a later version. Nothing was changed.
+    #[error("{} has schema version {found}; this program knows {known}", path.display())]
+    SchemaVersion {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The version of this program.
+        known: i64,
+    },
+    /// What a database holds is not what was written. Restore it from a copy, or put it away and start without it.
+    #[error("{} is damaged: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// SQLite refused an operation.
+    #[error("cannot {action}")]
+    Sqlite {
+        /// What was tried, such as `open operations.db`.
+        action: String,
+        /// What it said.
+        #[source]
+        source: BoxError,
     },
 }
 

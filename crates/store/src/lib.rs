@@ -6,5 +6,7 @@
 
 pub mod audit_file;
 mod error;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 pub use error::{Broken, Error, Why};

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use xshell::{Shell, cmd};
 
 use super::child::Program;
+use super::probe;
 use super::server::{MODEL, Place, Server, write_secret};
 use crate::outside::outside;
 
@@ -21,6 +22,12 @@ const TOOL: &str = "save_proposal";
 const TASK: &str = "Propose a brand direction for a sustainable homeware studio";
 /// Without tools the model goes on for some hundred tokens: time to interrupt it.
 const STORY: &str = "Tell me a long story about a studio that makes bowls from old glass, day by day.";
+/// The adapters that the model's server understands, by id and kind. One asks for whole answers.
+///
+/// Of the Responses API it speaks a form without the places of items, which the adapter for it refuses.
+pub(crate) const PROVIDERS: [(&str, &str); 3] =
+    [("streamed", "openai-compatible"), (BUFFERED, "openai-compatible"), ("messages", "anthropic")];
+const BUFFERED: &str = "buffered";
 /// Runs of one kind until the model has said something of use.
 const ATTEMPTS: usize = 4;
 const RUN_LIMIT: Duration = Duration::from_secs(180);
@@ -41,17 +48,24 @@ pub(crate) fn run(sh: &Shell, place: &Place, model: &Server) -> Result<()> {
     println!("the model itself: proposes a call of the right shape");
     outside(cmd!(sh, "cargo build --quiet --locked -p countersign")).run()?;
     let mut bench = Bench::new(sh, place, model)?;
-    bench.review("approve", Expect { status: 0, last: "run.completed", code: None, outcome: "approved" })?;
-    bench.review(
-        "deny",
-        Expect { status: 3, last: "run.failed", code: Some("APPROVAL_DENIED"), outcome: "denied" },
-    )?;
-    bench.review(
-        "cancel",
-        Expect { status: 4, last: "run.cancelled", code: Some("CANCELLED"), outcome: "cancelled" },
-    )?;
-    bench.slots_get_free()?;
-    bench.interrupt(place)?;
+    probe::tells_them_apart(&bench.binary, &bench.folder, model)?;
+    for (provider, _) in PROVIDERS {
+        bench.provider = provider;
+        bench.review(
+            "approve",
+            Expect { status: 0, last: "run.completed", code: None, outcome: "approved" },
+        )?;
+        bench.review(
+            "deny",
+            Expect { status: 3, last: "run.failed", code: Some("APPROVAL_DENIED"), outcome: "denied" },
+        )?;
+        bench.review(
+            "cancel",
+            Expect { status: 4, last: "run.cancelled", code: Some("CANCELLED"), outcome: "cancelled" },
+        )?;
+        bench.slots_get_free()?;
+        bench.interrupt(place)?;
+    }
     bench.finish()
 }
 
@@ -155,6 +169,8 @@ struct Bench<'a> {
     folder: PathBuf,
     host: Program,
     url: String,
+    /// The one of [`PROVIDERS`] that is asked.
+    provider: &'static str,
     reviews: usize,
     outcomes: Vec<&'static str>,
     /// The arguments of each approved call, in order.
@@ -187,7 +203,18 @@ impl<'a> Bench<'a> {
                 None => bail!("`countersign serve` ended:\n{}", fs::read_to_string(log)?),
             }
         };
-        Ok(Self { model, binary, folder, host, url, reviews: 0, outcomes: Vec::new(), approved: Vec::new() })
+        let (provider, _) = PROVIDERS[0];
+        Ok(Self {
+            model,
+            binary,
+            folder,
+            host,
+            url,
+            provider,
+            reviews: 0,
+            outcomes: Vec::new(),
+            approved: Vec::new(),
+        })
     }
 
     /// Runs the task until the model has brought `decision` to its expected end; checks every run on the way.
@@ -203,14 +230,16 @@ impl<'a> Bench<'a> {
                 if let Some(code) = expect.code {
                     ensure!(last["error"]["code"] == code, "{decision}: the run ended with {last}");
                 }
-                println!("{decision}: exit {}, {reviews} reviews, attempt {attempt}", run.status);
+                let (provider, status) = (self.provider, run.status);
+                println!("{provider} {decision}: exit {status}, {reviews} reviews, attempt {attempt}");
                 return Ok(());
             }
             // Only the model may be the reason for another attempt: it said nothing of use, or was cut.
             let model_failed =
                 reviews == 0 || (expect.outcome == "approved" && run.last()["type"] == "run.failed");
             ensure!(model_failed, "{decision}: exit {} after {}", run.status, run.last());
-            println!("{decision}: exit {} after {} (attempt {attempt})", run.status, run.last());
+            let (provider, status) = (self.provider, run.status);
+            println!("{provider} {decision}: exit {status} after {} (attempt {attempt})", run.last());
         }
         bail!("{decision}: the model gave nothing of use in {ATTEMPTS} attempts")
     }
@@ -240,37 +269,50 @@ impl<'a> Bench<'a> {
             command.arg(STORY);
             let mut program = Program::start(command, &self.folder.join("run.log"), RUN_LIMIT)?;
             let mut events = Vec::new();
+            // Its first words say that it is at work; without a stream only the server can.
+            let at_work = if self.provider == BUFFERED { "step.started" } else { "text.delta" };
             while let Some(line) = program.line()? {
                 events.push(event(&line)?);
-                if events.last().is_some_and(|event| event["type"] == "text.delta") {
+                if events.last().is_some_and(|event| event["type"] == at_work) {
                     break;
                 }
             }
+            self.a_slot_is_taken()?;
             program.interrupt()?;
             while let Some(line) = program.line()? {
                 events.push(event(&line)?);
             }
             let status = program.status()?;
             if status == 0 {
-                println!("interrupt: the model was faster (attempt {attempt})");
+                println!("{} interrupt: the model was faster (attempt {attempt})", self.provider);
                 continue;
             }
             ensure!(status == 4, "an interrupted run ended with {status}: {:?}", events.last());
-            self.slots_get_free()?;
+            let waited = self.slots_get_free()?;
             ensure!(cancelled_tasks(place)? > before, "the model was not told to stop");
-            println!("interrupt: exit 4, and the model stopped");
+            println!("{} interrupt: exit 4, and the model's slot was free {waited:?} later", self.provider);
             return Ok(());
         }
         bail!("no run could be interrupted in {ATTEMPTS} attempts")
     }
 
-    fn slots_get_free(&self) -> Result<()> {
+    /// Waits until the model works for the run, or is done with it already.
+    fn a_slot_is_taken(&self) -> Result<()> {
         let deadline = Instant::now() + FREE_LIMIT;
-        while self.model.busy_slots()? > 0 {
-            ensure!(Instant::now() < deadline, "the model still works for a run that has ended");
-            std::thread::sleep(Duration::from_millis(50));
+        while self.model.busy_slots()? == 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
+    }
+
+    /// Waits until the model works for nobody, and says how long that took.
+    fn slots_get_free(&self) -> Result<Duration> {
+        let start = Instant::now();
+        while self.model.busy_slots()? > 0 {
+            ensure!(start.elapsed() < FREE_LIMIT, "the model still works for a run that has ended");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(start.elapsed())
     }
 
     /// Stops the host, then reads the audit trail (law 2).
@@ -310,22 +352,31 @@ impl<'a> Bench<'a> {
 
     fn command(&self, decision: &str) -> Command {
         let mut command = Command::new(&self.binary);
-        command.args(["run", "--json", "--url", &self.url, "--provider", "local", "--model", MODEL]);
+        command.args(["run", "--json", "--url", &self.url, "--provider", self.provider, "--model", MODEL]);
         command.arg("--token-file").arg(self.folder.join("token")).args(["--decide", decision]);
         command
     }
+}
+
+/// An entry of the configuration.
+pub(crate) fn provider(id: &str, kind: &str, base_url: &str, key: &str) -> Value {
+    json!({"id": id, "kind": kind, "models": [MODEL], "baseUrl": base_url, "apiKeyRef": {"file": key}})
 }
 
 fn config(folder: &Path, base_url: &str) -> Value {
     json!({
         "version": 1,
         "listen": {"host": "127.0.0.1", "port": 0},
-        "providers": [{
-            "id": "local", "kind": "openai-compatible", "models": [MODEL], "baseUrl": base_url, "apiKeyRef": {"file": "key"}
-        }],
+        "providers": PROVIDERS.map(|(id, kind)| {
+            let mut provider = provider(id, kind, base_url, "key");
+            if id == BUFFERED {
+                provider["streaming"] = json!(false);
+            }
+            provider
+        }),
         "tokens": [{
             "id": "person", "subject": "person", "tokenRef": {"file": "token"},
-            "providers": ["local"], "tools": [TOOL], "approveTools": [TOOL]
+            "providers": PROVIDERS.map(|(id, _)| id), "tools": [TOOL], "approveTools": [TOOL]
         }],
         "approvals": {"interactive": true, "allowIdlePause": true},
         "limits": {"maxSteps": 6, "maxOutputTokens": 600},

@@ -48,7 +48,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 const TESTKIT: &str = "countersign-testkit";
 
-/// It has a server on hyper to measure ours by.
+/// It has a server on hyper and a program on the bare engine to measure ours by.
 const BENCH: &str = "countersign-bench";
 
 /// Outside crates that only some of ours may name (a name that ends with `*` stands for all that begin so). As a
@@ -57,7 +57,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("hyper", &["countersign-host", TESTKIT, BENCH]),
     ("hyper-util", &["countersign-host", TESTKIT, BENCH]),
     ("reqwest", &["countersign-client", "countersign-providers"]),
-    ("rquickjs*", &["countersign-sandbox-js"]),
+    ("rquickjs*", &["countersign-sandbox-js", BENCH]),
     ("oxc*", &["countersign-sandbox-js"]),
 ];
 

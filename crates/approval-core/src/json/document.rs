@@ -77,6 +77,11 @@ impl<'d> Node<'d> {
         self.tree.slot(self.at).of(self.text)
     }
 
+    /// The byte of the source at which the value starts.
+    pub(crate) fn start(&self) -> usize {
+        self.tree.slot(self.at).start as usize
+    }
+
     /// Where the value stands: a JSON Pointer from the top, cut as [`Refused::path`] is. It is searched from the top, so
     /// ask for it only where a message needs it.
     pub fn path(&self) -> String {

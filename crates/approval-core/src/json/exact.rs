@@ -88,6 +88,18 @@ impl Exact {
         }
     }
 
+    /// As [`write_canonical`](Self::write_canonical), and whether the value passes `gate`: it may have come through a
+    /// weaker one.
+    pub(crate) fn write_canonical_through(&self, gate: Gate, out: &mut String) -> bool {
+        let Some(tree) = self.tree() else {
+            out.push_str(&self.0);
+            return false;
+        };
+        // Writing to a String cannot fail.
+        let _ = canonical::write(&tree, &self.0, 0, out);
+        check::value(&tree, &self.0, 0, gate).is_ok()
+    }
+
     /// The bytes of the canonical form, without building it.
     pub fn canonical_len(&self) -> usize {
         self.tree().map_or(self.0.len(), |tree| canonical::len(&tree, &self.0))

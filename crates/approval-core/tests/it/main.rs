@@ -10,4 +10,5 @@ mod registry_bench;
 mod registry_states;
 mod types;
 mod types_decision;
+mod types_echo;
 mod types_time;

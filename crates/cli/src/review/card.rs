@@ -16,6 +16,31 @@ const FRAME: usize = 4;
 /// The least lines of arguments that are worth showing.
 const LEAST: usize = 6;
 
+/// What a card shows: who asks for what, and what is known of it here.
+#[derive(Debug)]
+pub(crate) struct Proposal<'a> {
+    /// Our words on top: who asks, and that it has not run.
+    pub(crate) heading: String,
+    /// The agent's own name of the call, if it has one.
+    pub(crate) call_id: Option<&'a str>,
+    /// The arguments: a JSON text.
+    pub(crate) arguments: &'a str,
+    /// What we vouch for; a line each.
+    pub(crate) facts: Vec<String>,
+}
+
+impl<'a> From<&'a ApprovalRequest> for Proposal<'a> {
+    fn from(approval: &'a ApprovalRequest) -> Self {
+        let call = approval.call.call();
+        Self {
+            heading: format!("The agent asks to call {}. Nothing has run yet.", call.name),
+            call_id: Some(call.id.as_str()),
+            arguments: call.arguments.text(),
+            facts: facts(approval),
+        }
+    }
+}
+
 /// How much of the arguments is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
@@ -34,19 +59,21 @@ pub(crate) struct Card {
 }
 
 impl Card {
-    pub(crate) fn draw(approval: &ApprovalRequest, screen: Screen, extent: Extent) -> Self {
-        let call = approval.call.call();
+    pub(crate) fn draw(proposal: &Proposal<'_>, screen: Screen, extent: Extent) -> Self {
         let gutter = screen.gutter();
         let rule = format!("{BOLD}{}{BOLD:#}", screen.rule());
         let width = screen.width.saturating_sub(1);
-        let heading = prose(&format!("The agent asks to call {}. Nothing has run yet.", call.name), width, 2);
+        let heading = prose(&proposal.heading, width, 2);
         let explained =
             prose("Behind the bar: the agent's text, laid out for reading; the values are exact:", width, 2);
 
         let inner = screen.width.saturating_sub(gutter.chars().count() + 3);
-        let id = layout::string("call id ", call.id.as_str(), inner, screen.charset);
-        let arguments = layout::json(call.arguments.text(), inner, screen.charset);
-        let mut facts = facts(approval, width);
+        let id: Vec<_> = proposal
+            .call_id
+            .map(|id| layout::string("call id ", id, inner, screen.charset))
+            .unwrap_or_default();
+        let arguments = layout::json(proposal.arguments, inner, screen.charset);
+        let mut facts: Vec<String> = proposal.facts.iter().flat_map(|fact| prose(fact, width, 2)).collect();
         if id.iter().chain(&arguments).any(|line| line.counts) {
             facts.splice(..0, prose(legend(screen.charset), width, 2));
         }
@@ -57,11 +84,11 @@ impl Card {
             }
             (Extent::Window, None) | (Extent::Whole, _) => (arguments, 0),
         };
-        let proposal = id.iter().chain(&arguments);
+        let proposed = id.iter().chain(&arguments);
         let lines = std::iter::once(rule.clone())
             .chain(heading.iter().map(|line| format!("{BOLD}{line}{BOLD:#}")))
             .chain(explained.iter().map(|line| format!("{DIM}{line}{DIM:#}")))
-            .chain(proposal.map(|line| line.behind(gutter)))
+            .chain(proposed.map(|line| line.behind(gutter)))
             .chain(facts)
             .chain([rule])
             .collect();
@@ -78,7 +105,7 @@ const fn legend(charset: Charset) -> &'static str {
 }
 
 /// What the host vouches for.
-fn facts(approval: &ApprovalRequest, width: usize) -> Vec<String> {
+fn facts(approval: &ApprovalRequest) -> Vec<String> {
     let waiting = match approval.idle_policy {
         IdlePolicy::Pause => "the run waits for you",
         IdlePolicy::Continue => "the run's idle limit, if it has one, goes on",
@@ -87,15 +114,12 @@ fn facts(approval: &ApprovalRequest, width: usize) -> Vec<String> {
         Some(at) => format!("expires {at}"),
         None => "does not expire".to_owned(),
     };
-    [
+    vec![
         format!("run {}", approval.run_id),
         format!("approval {}", approval.approval_id),
         format!("asked {}", approval.requested_at),
         format!("{end}; {waiting}"),
     ]
-    .iter()
-    .flat_map(|fact| prose(fact, width, 2))
-    .collect()
 }
 
 #[cfg(test)]
@@ -132,7 +156,7 @@ mod tests {
     }
 
     fn drawn(approval: &ApprovalRequest, screen: Screen, extent: Extent) -> Vec<String> {
-        let lines = Card::draw(approval, screen, extent).lines;
+        let lines = Card::draw(&approval.into(), screen, extent).lines;
         lines.iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect()
     }
 
@@ -236,11 +260,11 @@ mod tests {
     fn what_does_not_fit_is_counted() {
         let arguments = format!(r#"{{"script":{:?},"last":"rm -rf ~"}}"#, "line of it\n".repeat(500));
         let approval = request("call-1", &arguments);
-        let card = Card::draw(&approval, screen(80, 24), Extent::Window);
+        let card = Card::draw(&(&approval).into(), screen(80, 24), Extent::Window);
         assert!(card.lines.len() + 2 <= 24, "{} lines", card.lines.len());
         let text = card.lines.join("\n");
         assert!(text.contains(&format!("[{} lines, ", card.left_out)) && text.contains("rm -rf ~"), "{text}");
-        let whole = Card::draw(&approval, screen(80, 24), Extent::Whole);
+        let whole = Card::draw(&(&approval).into(), screen(80, 24), Extent::Whole);
         assert_eq!(whole.left_out, 0);
         // The line that counts takes the place of the lines that it counts.
         assert_eq!(whole.lines.len(), card.lines.len() - 1 + card.left_out);

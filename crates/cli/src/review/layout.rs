@@ -81,6 +81,57 @@ pub(crate) fn string(lead: &str, text: &str, width: usize, charset: Charset) -> 
     flow.finish()
 }
 
+/// A text in lines of at most `width` columns; its own line breaks end lines.
+pub(crate) fn text(text: &str, width: usize, charset: Charset) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for line in text.split('\n') {
+        let mut flow = Flow::new(width, charset);
+        flow.atoms(&atoms(line, Quoting::Bare, charset), 0);
+        lines.extend(flow.finish());
+    }
+    lines
+}
+
+/// One line of a source with a mark under the `column`th UTF-16 unit, from 1; `lead` stands before it. Of a line that is
+/// too wide, the part around the column.
+pub(crate) fn excerpt(lead: &str, line: &str, column: usize, width: usize, charset: Charset) -> Vec<Line> {
+    let mut units = 0;
+    let before: String = line
+        .chars()
+        .take_while(|c| {
+            units += c.len_utf16();
+            units < column
+        })
+        .collect();
+    let after = &line[before.len()..];
+    let trimmed = before.trim_start();
+    let room = width.saturating_sub(lead.chars().count()).max(MIN_WIDTH);
+    let columns = |atoms: &[Atom]| atoms.iter().map(|atom| atom.width).sum::<usize>();
+    let before = atoms(trimmed, Quoting::Bare, charset);
+    let mut from = 0;
+    while columns(&before[from..]) > room / 2 {
+        from += 1;
+    }
+    let cut = if from > 0 { "..." } else { "" };
+    let mut flow = Flow::new(usize::MAX, charset);
+    flow.ours(lead);
+    flow.ours(cut);
+    flow.atoms(&before[from..], 0);
+    let at = flow.column;
+    let after = atoms(after, Quoting::Bare, charset);
+    let mut to = after.len();
+    while columns(&after[..to]) + 3 > room - columns(&before[from..]) - cut.len() && to > 0 {
+        to -= 1;
+    }
+    flow.atoms(&after[..to], 0);
+    if to < after.len() {
+        flow.ours("...");
+    }
+    let mut lines = flow.finish();
+    lines.push(Line { text: format!("{:at$}^", ""), ..Line::default() });
+    lines
+}
+
 /// The least width that is laid out for: the longest escape with its count fits.
 pub(crate) const MIN_WIDTH: usize = 18;
 

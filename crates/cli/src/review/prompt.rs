@@ -33,6 +33,17 @@ pub(crate) enum Reply {
     Unclear,
 }
 
+/// What a person said to a question that any text answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Remark {
+    /// The text without its ends; may be empty.
+    Said(String),
+    /// Not a whole line of text, or more than a terminal hands over.
+    Unclear,
+    /// The end of the input, which cancels.
+    End,
+}
+
 /// What is offered to a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choices {
@@ -85,7 +96,7 @@ impl Choices {
 
 /// An open question. Dropping it withdraws it.
 pub(crate) struct Prompt {
-    reply: oneshot::Receiver<Reply>,
+    line: oneshot::Receiver<Vec<u8>>,
     _withdraw: PipeWriter,
 }
 
@@ -95,30 +106,47 @@ impl Prompt {
     /// # Errors
     /// If the terminal cannot be used.
     pub(crate) fn ask(out: &mut impl Write, choices: Choices, width: usize) -> io::Result<Self> {
+        Self::open(out, &choices.question(width))
+    }
+
+    /// Asks a question that any text answers, in lines of at most `width` columns.
+    ///
+    /// # Errors
+    /// If the terminal cannot be used.
+    pub(crate) fn ask_for_text(out: &mut impl Write, question: &str, width: usize) -> io::Result<Self> {
+        Self::open(out, &(prose(question, width, 0).join("\n") + " > "))
+    }
+
+    fn open(out: &mut impl Write, question: &str) -> io::Result<Self> {
         out.flush()?;
         let stdin = io::stdin();
         tcflush(&stdin, QueueSelector::IFlush)?;
-        write!(out, "{}", choices.question(width))?;
+        write!(out, "{question}")?;
         out.flush()?;
         let (withdrawn, withdraw) = io::pipe()?;
-        let (answer, reply) = oneshot::channel();
+        let (answer, answered) = oneshot::channel();
         thread::Builder::new().name("prompt".into()).spawn(move || {
-            if let Some(reply) = line(&withdrawn) {
+            if let Some(line) = line(&withdrawn) {
                 // Nobody waits for it if the question was withdrawn meanwhile.
-                let _ = answer.send(reply);
+                let _ = answer.send(line);
             }
         })?;
-        Ok(Self { reply, _withdraw: withdraw })
+        Ok(Self { line: answered, _withdraw: withdraw })
     }
 
-    /// The answer. A terminal that cannot be read any more cancels, as its end does.
+    /// The answer to [`Prompt::ask`]. A terminal that cannot be read any more cancels, as its end does.
     pub(crate) async fn reply(&mut self) -> Reply {
-        (&mut self.reply).await.unwrap_or(Reply::End)
+        reply(&(&mut self.line).await.unwrap_or_default())
+    }
+
+    /// The answer to [`Prompt::ask_for_text`].
+    pub(crate) async fn text(&mut self) -> Remark {
+        remark((&mut self.line).await.unwrap_or_default())
     }
 }
 
-/// Waits for a line or for the end of the question, whichever comes first.
-fn line(withdrawn: &PipeReader) -> Option<Reply> {
+/// Waits for a line or for the end of the question, whichever comes first. No bytes: the input has ended.
+fn line(withdrawn: &PipeReader) -> Option<Vec<u8>> {
     let stdin = io::stdin();
     let mut buffer = [0; MAX_LINE];
     loop {
@@ -126,7 +154,7 @@ fn line(withdrawn: &PipeReader) -> Option<Reply> {
         match poll(&mut ready, None) {
             Ok(_) => {}
             Err(Errno::INTR) => continue,
-            Err(_) => return Some(Reply::End),
+            Err(_) => return Some(Vec::new()),
         }
         let [input, end] = &ready;
         if !end.revents().is_empty() {
@@ -134,16 +162,18 @@ fn line(withdrawn: &PipeReader) -> Option<Reply> {
         }
         if !input.revents().is_empty() {
             return match read(&stdin, &mut buffer) {
-                Ok(0) => Some(Reply::End),
-                Ok(length) => Some(reply(&buffer[..length])),
+                Ok(length) => Some(buffer[..length].to_vec()),
                 Err(Errno::INTR | Errno::AGAIN) => continue,
-                Err(_) => Some(Reply::End),
+                Err(_) => Some(Vec::new()),
             };
         }
     }
 }
 
 fn reply(line: &[u8]) -> Reply {
+    if line.is_empty() {
+        return Reply::End;
+    }
     // Without its end (^D in the middle, a terminal that closes) a line was not finished.
     let Some(line) = line.strip_suffix(b"\n") else { return Reply::Unclear };
     match line.trim_ascii() {
@@ -153,6 +183,17 @@ fn reply(line: &[u8]) -> Reply {
         b"v" => Reply::View,
         _ => Reply::Unclear,
     }
+}
+
+fn remark(mut line: Vec<u8>) -> Remark {
+    if line.is_empty() {
+        return Remark::End;
+    }
+    // A line of that length has lost its end on the way.
+    if line.len() >= MAX_LINE || line.pop() != Some(b'\n') {
+        return Remark::Unclear;
+    }
+    String::from_utf8(line).map_or(Remark::Unclear, |text| Remark::Said(text.trim().to_owned()))
 }
 
 #[cfg(test)]
@@ -194,8 +235,24 @@ mod tests {
             ("a", Reply::Unclear),
             ("\u{1b}[Aa\n", Reply::Unclear),
             ("a d\n", Reply::Unclear),
+            ("", Reply::End),
         ] {
             assert_eq!(reply(line.as_bytes()), expected, "{line:?}");
+        }
+    }
+
+    // Law 3: a reason that did not come whole is no reason.
+    #[test]
+    fn a_remark_comes_whole_or_not() {
+        for (line, expected) in [
+            (b"too old \n".to_vec(), Remark::Said("too old".into())),
+            (b"\n".to_vec(), Remark::Said(String::new())),
+            (b"cut".to_vec(), Remark::Unclear),
+            (b"\xff\n".to_vec(), Remark::Unclear),
+            ([&[b'x'; MAX_LINE - 1][..], b"\n"].concat(), Remark::Unclear),
+            (Vec::new(), Remark::End),
+        ] {
+            assert_eq!(remark(line), expected);
         }
     }
 }

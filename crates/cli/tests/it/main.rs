@@ -11,6 +11,8 @@ mod command_tools;
 mod demo;
 mod hosted;
 mod lost;
+mod probe;
+mod run_code;
 mod support;
 mod terminal;
 mod usage;

@@ -5,6 +5,7 @@
 //! that a wrong reference is found at start.
 
 mod file;
+mod probe;
 mod providers;
 mod reader;
 mod secrets;
@@ -21,6 +22,7 @@ use url::Url;
 use crate::error::StartError;
 use crate::options::{Concurrency, Options, Token};
 
+pub use probe::{Answer, Probed};
 pub(crate) use providers::ProviderConfig;
 use reader::Object;
 use secrets::Secrets;

@@ -107,10 +107,8 @@ pub(super) fn limits(field: Option<Field<'_>>) -> Result<RunLimits, StartError> 
         let millis: u64 = idle.number(0..=2_147_483_647)?;
         limits.idle_timeout = (millis > 0).then(|| Duration::from_millis(millis));
     }
-    if let Some(attempts) = members.optional("maxAttempts")
-        && attempts.integer(1..=5)? > 1
-    {
-        return Err(attempts.invalid("more than one attempt is not served by this version"));
+    if let Some(attempts) = members.optional("maxAttempts") {
+        limits.max_attempts = attempts.number(1..=5)?;
     }
     members.finish()?;
     Ok(limits)

@@ -47,6 +47,11 @@ fn compatible() -> Value {
     })
 }
 
+/// An entry of a kind that knows where its vendor is.
+fn vendor(kind: &str) -> Value {
+    json!({"id": "vendor", "kind": kind, "models": ["m"], "apiKeyRef": {"file": "key"}})
+}
+
 /// `minimal` with one value put at a path such as `/tokens/0/subject`.
 fn with(path: &str, value: Value) -> Value {
     put(minimal(), path, value)
@@ -108,6 +113,15 @@ fn every_field_is_accepted_within_its_rule() {
         ("provider", with("/providers/1", put(compatible(), "/streaming", json!(false)))),
         ("provider", with("/providers/1", put(compatible(), "/models", json!(models)))),
         ("provider", with("/providers/1", put(compatible(), "/baseUrl", json!("http://127.0.0.1:8080/v1")))),
+        ("provider", with("/providers/1", vendor("openai"))),
+        ("provider", with("/providers/1", put(vendor("openai"), "/streaming", json!(false)))),
+        ("provider", with("/providers/1", put(vendor("openai"), "/baseUrl", json!("http://127.0.0.1:1/v1")))),
+        ("provider", with("/providers/1", vendor("xai"))),
+        ("provider", with("/providers/1", put(vendor("xai"), "/streaming", json!(false)))),
+        ("provider", with("/providers/1", vendor("anthropic"))),
+        ("provider", with("/providers/1", put(vendor("anthropic"), "/baseUrl", json!("https://a.example")))),
+        ("provider", with("/providers/1", vendor("gemini"))),
+        ("provider", with("/providers/1", put(vendor("gemini"), "/name", json!("G")))),
         ("token", with("/tokens/1", json!({"id": "b", "subject": "ann", "tokenRef": {"file": "bob"}}))),
         ("subject", with("/tokens/0/subject", json!("x".repeat(128)))),
         ("tools", with("/tokens/0/tools", json!(names))),
@@ -132,7 +146,7 @@ fn every_field_is_accepted_within_its_rule() {
             with(
                 "/limits",
                 json!({
-                    "maxSteps": 64, "maxOutputTokens": 65_536, "idleTimeoutMs": 2_147_483_647, "maxAttempts": 1,
+                    "maxSteps": 64, "maxOutputTokens": 65_536, "idleTimeoutMs": 2_147_483_647, "maxAttempts": 5,
                 }),
             ),
         ),
@@ -170,8 +184,8 @@ fn every_broken_rule_is_named_with_its_field() {
         ("providers", with("/providers", json!([])), "expected 1 to 32 elements, found 0"),
         ("providers", with("/providers", json!(vec![0; 33])), "expected 1 to 32 elements, found 33"),
         ("providers[0].kind", without("/providers/0/kind"), "required"),
-        ("providers[0].kind", with("/providers/0/kind", json!("anthropic")), later),
-        ("providers[0].kind", with("/providers/0/kind", json!("xai")), later),
+        ("providers[0].kind", with("/providers/0/kind", json!("claude-code")), later),
+        ("providers[0].kind", with("/providers/0/kind", json!("mock")), later),
         ("providers[0].kind", with("/providers/0/kind", json!("other")), "unknown kind"),
         ("providers[0].id", without("/providers/0/id"), "required"),
         ("providers[0].id", with("/providers/0/id", json!("a b")), "must match"),
@@ -307,7 +321,7 @@ fn every_broken_rule_is_named_with_its_field() {
             with("/limits", json!({"idleTimeoutMs": 2_147_483_648_i64})),
             "from 0 to 2147483647",
         ),
-        ("limits.maxAttempts", with("/limits", json!({"maxAttempts": 2})), later),
+        ("limits.maxAttempts", with("/limits", json!({"maxAttempts": 0})), "from 1 to 5"),
         ("limits.maxAttempts", with("/limits", json!({"maxAttempts": 6})), "from 1 to 5"),
         ("limits.deadline", with("/limits", json!({"deadline": 1})), "unknown member"),
         ("allowedOrigins", with("/allowedOrigins", json!(many)), "found 101"),
@@ -336,6 +350,73 @@ fn every_broken_rule_is_named_with_its_field() {
 }
 
 // The more special codes of contract 6.1.
+/// Each kind has its own members, and says whose another one is.
+#[test]
+fn every_kind_is_strict() {
+    let directory = directory();
+    for kind in ["openai", "openai-compatible", "xai", "anthropic", "gemini"] {
+        let good = put(vendor(kind), "/baseUrl", json!("https://vendor.example/v1"));
+        let check = |path: &str, value: Value, expected: &str| {
+            let config = with("/providers/1", put(good.clone(), path, value));
+            let field = path.trim_start_matches('/');
+            let outcome = outcome(&directory, &config);
+            let start = format!("INVALID_CONFIG: providers[1].{field}");
+            assert!(outcome.starts_with(&start) && outcome.contains(expected), "{kind} {field}: {outcome}");
+        };
+        let of_scripted = format!("not a member of the kind {kind}, only of scripted");
+        for member in ["scripts", "default", "capabilities"] {
+            check(&format!("/{member}"), json!({}), &of_scripted);
+        }
+        for member in ["accountId", "inputMediaTypes", "accountDirectory", "binary"] {
+            check(&format!("/{member}"), json!("x"), "not served by this version");
+        }
+        check("/apiKey", json!("sk-inline"), "unknown member");
+        check("/apiKeyRef", json!("sk-inline"), "named by reference");
+        check("/apiKeyRef", json!({"env": "A", "file": "key"}), "exactly one of env and file");
+        check("/baseUrl", json!("nowhere"), "not a URL");
+        check("/baseUrl", json!("http://vendor.example/v1"), "HTTPS");
+        check("/baseUrl", json!("https://u:p@vendor.example/v1"), "credentials");
+        check("/baseUrl", json!("https://vendor.example/v1?key=x"), "query");
+        check("/models", json!([]), "expected 1 to 1000");
+        check("/name", json!(""), "expected 1 to 100 characters");
+        match kind {
+            "anthropic" | "gemini" => check(
+                "/streaming",
+                json!(true),
+                &format!("not a member of the kind {kind}, only of openai, openai-compatible and xai"),
+            ),
+            _ => check("/streaming", json!("yes"), "expected true or false"),
+        }
+        for member in ["apiKeyRef", "models", "id"] {
+            let mut entry = good.clone();
+            entry.as_object_mut().unwrap().remove(member);
+            let outcome = outcome(&directory, &with("/providers/1", entry));
+            assert_eq!(outcome, format!("INVALID_CONFIG: providers[1].{member}: required"), "{kind}");
+        }
+        let outcome = outcome(&directory, &with("/providers/1", vendor(kind)));
+        let expected = match kind {
+            "openai-compatible" => "INVALID_CONFIG: providers[1].baseUrl: required",
+            _ => "ok",
+        };
+        assert_eq!(outcome, expected, "{kind} without a base URL");
+    }
+    // The key comes from a file or from a variable; empty is missing.
+    let missing = put(vendor("gemini"), "/apiKeyRef", json!({"env": "COUNTERSIGN_TEST_NO_SUCH_KEY"}));
+    let outcome = outcome(&directory, &with("/providers/1", missing));
+    assert!(
+        outcome.starts_with("AUTH_REQUIRED: ") && outcome.contains("COUNTERSIGN_TEST_NO_SUCH_KEY"),
+        "{outcome}"
+    );
+    for member in ["apiKeyRef", "baseUrl", "streaming"] {
+        let outcome = outcome_of_scripted(&directory, member);
+        assert!(outcome.contains("unknown member") && outcome.contains(member), "{outcome}");
+    }
+}
+
+fn outcome_of_scripted(directory: &TempDir, member: &str) -> String {
+    outcome(directory, &with(&format!("/providers/0/{member}"), json!({})))
+}
+
 #[test]
 fn special_codes_are_used_where_the_contract_has_them() {
     let directory = directory();

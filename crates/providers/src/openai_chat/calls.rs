@@ -55,17 +55,20 @@ impl Calls {
     }
 
     /// Which call the fragment belongs to. Some servers leave the index out: then the id says it, or there is only one
-    /// call that could be meant and nothing in the fragment that begins another.
+    /// call that could be meant; and nothing in the fragment may begin another call.
     fn index(&self, part: &CallPart) -> Result<u64, &'static str> {
+        let named = part.function.as_ref().and_then(|function| function.name.as_deref());
+        let begins = named.is_some_and(|name| !name.is_empty());
         let index = match (part.index, part.id.as_deref().filter(|id| !id.is_empty())) {
             (Some(index), _) => index,
             (None, Some(id)) => match self.0.iter().find(|(_, call)| call.id == id) {
+                // The same id for two calls is not ours to mend, and nobody could tell them apart (scenario M7).
+                Some(_) if begins => return Err("a call id that comes twice, without an index"),
                 Some((index, _)) => *index,
                 None => self.0.last_key_value().map_or(0, |(last, _)| last + 1),
             },
             (None, None) => {
-                let named = part.function.as_ref().and_then(|function| function.name.as_deref());
-                if self.0.len() != 1 || named.is_some_and(|name| !name.is_empty()) {
+                if self.0.len() != 1 || begins {
                     return Err("a fragment that does not say which call it belongs to");
                 }
                 self.0.keys().next().copied().unwrap_or_default()

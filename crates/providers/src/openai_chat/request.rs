@@ -6,7 +6,7 @@ use countersign_driver::provider::{AssistantMessage, Message, ProviderError, Tur
 use countersign_protocol::code::Code;
 use serde::Serialize;
 
-use super::Delivery;
+use crate::common::Delivery;
 
 /// Writes the body of a turn.
 pub(super) fn body(request: &TurnRequest<'_>, delivery: Delivery) -> Result<Vec<u8>, ProviderError> {

@@ -11,5 +11,18 @@ mod heard;
 mod scripted;
 mod scripted_config;
 
+#[cfg(feature = "anthropic")]
+mod anthropic;
 #[cfg(feature = "openai-chat")]
 mod chat;
+#[cfg(feature = "http")]
+mod conformance;
+#[cfg(feature = "gemini")]
+mod gemini;
+#[cfg(feature = "openai-responses")]
+mod responses;
+#[cfg(feature = "http")]
+mod server;
+
+#[cfg(all(feature = "openai-chat", feature = "openai-responses", feature = "anthropic", feature = "gemini"))]
+mod probe;

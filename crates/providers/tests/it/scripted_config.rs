@@ -137,6 +137,7 @@ fn it_reads_inside_another_object() {
 #[test]
 fn the_documented_example_reads() {
     let page = include_str!("../../../../docs/providers.md");
-    let example = page.split("```json").nth(1).unwrap().split("```").next().unwrap();
+    let section = page.split("\n## ").find(|section| section.starts_with("`scripted`")).unwrap();
+    let example = section.split("```json").nth(1).unwrap().split("```").next().unwrap();
     ScriptedConfig::parse(example).unwrap();
 }

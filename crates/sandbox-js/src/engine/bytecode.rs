@@ -3,7 +3,9 @@
 use std::ffi::CString;
 use std::sync::OnceLock;
 
+use countersign_approval_core::json::Digest;
 use rquickjs::{Context, Runtime, context::intrinsic};
+use serde::{Deserialize, Serialize};
 
 use super::ffi::Lines;
 use super::{ffi, inspect};
@@ -19,7 +21,8 @@ type Compiler = (intrinsic::Eval, intrinsic::RegExpCompiler, intrinsic::RegExp);
 pub(crate) struct Bytecode(std::sync::Arc<[u8]>);
 
 /// The engine's compiler refused.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct NotCompiled {
     pub(crate) message: String,
     /// Line and column of the first character, in bytes, from 1.
@@ -32,21 +35,35 @@ impl Bytecode {
     }
 }
 
+/// Makes what is made once in a process, for a process that soon may not do as much.
+///
+/// # Errors
+/// A text for the log.
+pub(crate) fn warm_up() -> Result<(), String> {
+    prelude().map(drop).map_err(|refused| refused.message)
+}
+
+/// The engine's version and what we put before every program: what a replay depends on (sandbox spec R5.1).
+pub(crate) fn engine_version() -> String {
+    format!("quickjs-ng {}, prelude {}", ffi::version(), Digest::of(PRELUDE))
+}
+
 /// Compiles `source`, whose third line is line 1: the lines of the program follow two opening lines of ours. (The engine
 /// takes 0 for "unsaid", so the first line is -1.)
 pub(crate) fn compile(source: &str, stack: usize) -> Result<Bytecode, NotCompiled> {
     compile_as(source, FILE, -1, stack, Lines::Keep)
 }
 
+const PRELUDE: &str = concat!("(\n", include_str!("prelude.js"), "\n)");
+
 /// The bytecode of the prelude, compiled once in a process.
 pub(super) fn prelude() -> Result<Bytecode, NotCompiled> {
-    static PRELUDE: OnceLock<Bytecode> = OnceLock::new();
-    if let Some(done) = PRELUDE.get() {
+    static COMPILED: OnceLock<Bytecode> = OnceLock::new();
+    if let Some(done) = COMPILED.get() {
         return Ok(done.clone());
     }
-    let source = concat!("(\n", include_str!("prelude.js"), "\n)");
-    let done = compile_as(source, "sandbox", 1, 1 << 20, Lines::Drop)?;
-    Ok(PRELUDE.get_or_init(|| done).clone())
+    let done = compile_as(PRELUDE, "sandbox", 1, 1 << 20, Lines::Drop)?;
+    Ok(COMPILED.get_or_init(|| done).clone())
 }
 
 fn compile_as(

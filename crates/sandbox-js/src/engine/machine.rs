@@ -7,6 +7,7 @@ use std::time::Duration;
 use countersign_approval_core::json::Exact;
 use rquickjs::promise::PromiseState;
 use rquickjs::{Context, Ctx, Function, Object, Promise, Runtime, Value, context::intrinsic};
+use serde::{Deserialize, Serialize};
 
 use super::bytecode::{self, Bytecode};
 use super::guard::{Guard, Stop};
@@ -17,7 +18,6 @@ use super::walk::{self, NotJson};
 use super::world::{NewCall, Random, World};
 use super::{ffi, inspect};
 use crate::console::Console;
-use crate::function::Function as HostFunction;
 use crate::limits::Limits;
 
 /// What a program gets of the language. Without `Eval` the engine itself refuses `eval` and the function constructors;
@@ -34,7 +34,8 @@ type Offered = (
 );
 
 pub(crate) struct MachineOptions {
-    pub(crate) functions: Vec<HostFunction>,
+    /// Names of the functions.
+    pub(crate) functions: Vec<String>,
     pub(crate) limits: Limits,
     pub(crate) seed: [u8; 32],
     /// Milliseconds since 1970 that the program's clock shows first.
@@ -53,7 +54,7 @@ pub(crate) enum NotStarted {
 }
 
 /// What a step came to.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Step {
     /// The program waits for calls that are outstanding.
     Idle,
@@ -68,9 +69,11 @@ pub(crate) enum Step {
 }
 
 /// An outcome of a call, to be told to the program.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Settlement {
-    pub(crate) seq: u32,
+    /// [`NewCall::number`].
+    pub(crate) number: u32,
     pub(crate) outcome: Outcome,
     /// What the clock shows from now on, unless it shows more already.
     pub(crate) clock: i64,
@@ -78,11 +81,47 @@ pub(crate) struct Settlement {
     pub(crate) at: Option<(u32, u32)>,
 }
 
-#[derive(Debug)]
+/// What became of a call. Kept for replays, so what is rare is boxed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Outcome {
     Value(Exact),
-    Failed { name: String, message: String, code: Option<String> },
-    Rejected { function: String, call_id: String, reason: &'static str, message: String },
+    Failed(Box<Failure>),
+    Rejected(Box<Refusal>),
+    /// The input does not fit: a `TypeError` with this message.
+    BadInput(Box<str>),
+}
+
+impl Outcome {
+    /// Bytes of its texts.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Value(value) => value.text().len(),
+            Self::Failed(it) => it.name.len() + it.message.len() + it.code.as_ref().map_or(0, String::len),
+            Self::Rejected(it) => it.message.len(),
+            Self::BadInput(message) => message.len(),
+        }
+    }
+}
+
+/// A function's failure.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Failure {
+    pub(crate) seq: u32,
+    pub(crate) name: String,
+    pub(crate) message: String,
+    pub(crate) code: Option<String>,
+}
+
+/// A call that was not approved.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Refusal {
+    pub(crate) seq: u32,
+    pub(crate) function: String,
+    pub(crate) call_id: String,
+    pub(crate) reason: String,
+    pub(crate) message: String,
 }
 
 /// Not `Sync`, and used by one thread at a time; any thread may be the next.
@@ -105,8 +144,7 @@ impl Machine {
     }
 
     fn with(options: MachineOptions, guard: &Arc<Guard>) -> Result<Self, String> {
-        let names: Vec<String> =
-            options.functions.iter().map(|function| function.name().to_owned()).collect();
+        let names = options.functions.clone();
         let runtime = ffi::runtime(guard).map_err(|error| error.to_string())?;
         runtime.set_max_stack_size(options.limits.stack);
         let context = Context::custom::<Offered>(&runtime).map_err(|error| error.to_string())?;
@@ -117,7 +155,7 @@ impl Machine {
             functions: options.functions,
             limits: options.limits,
             attempts: 0,
-            seq: 0,
+            number: 0,
             calls: Vec::new(),
         };
         let host = Host { guard: Arc::clone(guard), world: Arc::new(Mutex::new(world)) };
@@ -152,27 +190,25 @@ impl Machine {
             world.clock = world.clock.max(settlement.clock);
         }
         self.enter(|ctx, realm| {
-            let Some(settle) = realm.waiting.borrow_mut().remove(&settlement.seq) else { return Ok(()) };
+            let Some(settle) = realm.waiting.borrow_mut().remove(&settlement.number) else { return Ok(()) };
             let stack = settlement.at.map_or_else(String::new, |(line, column)| {
                 format!("    at <anonymous> ({}:{line}:{column})\n", bytecode::FILE)
             });
             match &settlement.outcome {
                 Outcome::Value(value) => settle.resolve.call((ctx.json_parse(value.text())?,)),
-                Outcome::Failed { name, message, code } => {
-                    let fields = ErrorFields {
-                        name,
-                        message,
-                        code: code.as_deref(),
-                        seq: settlement.seq,
-                        stack: &stack,
-                    };
+                Outcome::Failed(failure) => {
+                    let Failure { seq, name, message, code } = &**failure;
+                    let fields =
+                        ErrorFields { name, message, code: code.as_deref(), seq: *seq, stack: &stack };
                     settle.reject.call((realm.error(ctx, &fields)?,))
                 }
-                Outcome::Rejected { function, call_id, reason, message } => {
-                    let seq = settlement.seq;
-                    let fields = RejectedFields { function, seq, call_id, reason, message, stack: &stack };
+                Outcome::Rejected(refusal) => {
+                    let Refusal { seq, function, call_id, reason, message } = &**refusal;
+                    let fields =
+                        RejectedFields { function, seq: *seq, call_id, reason, message, stack: &stack };
                     settle.reject.call((realm.rejected(&fields)?,))
                 }
+                Outcome::BadInput(message) => settle.reject.call((realm.refused(message, &stack)?,)),
             }
         })
     }
@@ -182,9 +218,11 @@ impl Machine {
         std::mem::take(&mut self.host.world().calls)
     }
 
-    /// What the program printed so far.
-    pub(crate) fn console(&self) -> Console {
-        self.host.world().console.clone()
+    /// What the program printed in the last step.
+    pub(crate) fn take_console(&mut self) -> Console {
+        let mut world = self.host.world();
+        let empty = Console::new(world.limits.console);
+        std::mem::replace(&mut world.console, empty)
     }
 
     /// Engine time used so far.
@@ -287,10 +325,9 @@ fn note_rejection<'js>(ctx: &Ctx<'js>, promise: Value<'js>, reason: Value<'js>, 
 mod tests {
     use super::*;
     use crate::engine::compile;
-    use crate::value::Output;
 
     fn machine(limits: Limits) -> Machine {
-        let functions = vec![HostFunction::new("get", |_, _| async { Ok(Output::null()) })];
+        let functions = vec!["get".to_owned()];
         let options =
             MachineOptions { functions, limits, seed: [1; 32], clock: 0, abandoned: Arc::default() };
         match Machine::new(options) {
@@ -303,9 +340,9 @@ mod tests {
         compile(&format!("(async () => {{\n\n{body}\n}})"), 1 << 20).unwrap()
     }
 
-    fn value(seq: u32, text: &str) -> Settlement {
+    fn value(number: u32, text: &str) -> Settlement {
         let outcome = Outcome::Value(Exact::parse(text).unwrap());
-        Settlement { seq, outcome, clock: 0, at: None }
+        Settlement { number, outcome, clock: 0, at: None }
     }
 
     // Law 6: between steps a machine is a value; any thread may take the next.

@@ -17,9 +17,9 @@ mod thrown;
 mod walk;
 mod world;
 
-pub(crate) use bytecode::{Bytecode, compile};
+pub(crate) use bytecode::{Bytecode, NotCompiled, compile, engine_version, warm_up};
 pub(crate) use guard::Stop;
-pub(crate) use machine::{Machine, MachineOptions, NotStarted, Outcome, Settlement, Step};
+pub(crate) use machine::{Failure, Machine, MachineOptions, NotStarted, Outcome, Refusal, Settlement, Step};
 pub(crate) use thrown::{Thrown, ThrownKind};
 pub(crate) use walk::NotJson;
 pub(crate) use world::NewCall;

@@ -316,9 +316,16 @@
     return error;
   };
 
+  const makeTypeError = (message, stack) => {
+    const error = new NativeTypeError(message);
+    hide(error, 'stack', stack);
+    return error;
+  };
+
   const limit = 1n << 1024n;
   return {
     makeError,
+    makeTypeError,
     makeRejected,
     brand: (error) => (typeof error === 'object' && error !== null ? brandGet(brands, error) : undefined),
     dateText: (date) => { const time = getTime(date); return time === time ? toISOString(date) : undefined; },

@@ -15,12 +15,13 @@ const MAX_STACK_TEXT: usize = 16 << 10;
 pub(crate) struct Realm<'js> {
     /// The program's own promise.
     pub(super) program: RefCell<Option<Promise<'js>>>,
-    /// How to settle the promise of each call that is outstanding, by `seq`.
+    /// How to settle the promise of each call that is outstanding, by its number.
     pub(super) waiting: RefCell<HashMap<u32, Settle<'js>>>,
     /// Promises that were rejected and that nobody handles.
     pub(super) unhandled: RefCell<Unhandled<'js>>,
     pub(super) date_prototype: Value<'js>,
     make_error: Function<'js>,
+    make_type_error: Function<'js>,
     make_rejected: Function<'js>,
     brand: Function<'js>,
     date: Function<'js>,
@@ -85,6 +86,7 @@ impl<'js> Realm<'js> {
             unhandled: RefCell::default(),
             date_prototype: helpers.get("datePrototype")?,
             make_error: helpers.get("makeError")?,
+            make_type_error: helpers.get("makeTypeError")?,
             make_rejected: helpers.get("makeRejected")?,
             brand: helpers.get("brand")?,
             date: helpers.get("dateText")?,
@@ -111,6 +113,11 @@ impl<'js> Realm<'js> {
             fields.message,
             fields.stack,
         ))
+    }
+
+    /// A `TypeError` about a call that was made earlier.
+    pub(super) fn refused(&self, message: &str, stack: &str) -> rquickjs::Result<Value<'js>> {
+        self.make_type_error.call((message, stack))
     }
 
     /// A `TypeError` whose stack trace begins where the program is now. (An error that is thrown from here gets its trace

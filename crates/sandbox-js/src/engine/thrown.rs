@@ -1,6 +1,7 @@
 //! What a program threw, described without running any more of it.
 
 use rquickjs::{Ctx, Value};
+use serde::{Deserialize, Serialize};
 
 use super::bytecode::FILE;
 use super::ffi::{self, Property};
@@ -11,13 +12,14 @@ use super::realm::Realm;
 const MAX_CAUSES: usize = 4;
 
 /// An uncaught value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Thrown {
     pub(crate) name: String,
     pub(crate) message: String,
     /// Line and byte column in the program, from 1.
     pub(crate) at: Option<(u32, u32)>,
-    /// The call whose rejection or failure this very object is.
+    /// `seq` of the call whose rejection or failure this very object is.
     pub(crate) call: Option<u32>,
     /// `name: message` of each `cause`, outermost first.
     pub(crate) causes: Vec<String>,
@@ -25,7 +27,7 @@ pub(crate) struct Thrown {
 }
 
 /// How the engine, not the program, classifies an error.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ThrownKind {
     /// Anything else.
     Other,

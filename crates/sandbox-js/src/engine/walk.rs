@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use countersign_approval_core::json::{Exact, MAX_DEPTH, RefusedKind, canonical_string, number_text};
 use rquickjs::{Ctx, Value};
+use serde::{Deserialize, Serialize};
 
 use super::ffi::{self, Property};
 use super::realm::Realm;
@@ -16,7 +17,7 @@ const MAX_NODES: usize = 100_000;
 const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
 
 /// Why a value is no exact JSON.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum NotJson {
     /// Something that cannot be carried, at a JSON Pointer.
     Refused { path: String, why: String },

@@ -1,10 +1,10 @@
 //! [`World`]: what a program can see of the outside, pinned: the clock, randomness, the console, the calls it made.
 
 use countersign_approval_core::json::Exact;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::console::Console;
-use crate::function::Function;
 use crate::limits::Limits;
 
 /// State of one run that its host functions share. Only one thread at a time runs the engine.
@@ -14,20 +14,23 @@ pub(crate) struct World {
     pub(super) clock: i64,
     pub(super) random: Random,
     pub(super) console: Console,
-    pub(super) functions: Vec<Function>,
+    /// Names of the functions.
+    pub(super) functions: Vec<String>,
     pub(super) limits: Limits,
     /// Calls that the program attempted, refused ones included.
     pub(super) attempts: usize,
-    /// `seq` of the last call.
-    pub(super) seq: u32,
+    /// The number of the last call.
+    pub(super) number: u32,
     /// Calls since the last step.
     pub(super) calls: Vec<NewCall>,
 }
 
 /// A call that the program made. It has not been executed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct NewCall {
-    pub(crate) seq: u32,
+    /// Which of the pass's calls, from 1. Calls whose input the caller refuses have a number too, but no `seq`.
+    pub(crate) number: u32,
     /// Which of the run's functions.
     pub(crate) function: usize,
     pub(crate) input: Exact,

@@ -1,9 +1,10 @@
 //! The calls of a run, and the tasks that execute them and ask about them.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -22,7 +23,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// A call and where it stands.
 pub(super) struct Call {
     pub(super) seq: u32,
-    pub(super) call_id: CallId,
+    /// The engine's number of it.
+    pub(super) number: u32,
     pub(super) function: usize,
     /// The snapshot: shown, and executed.
     pub(super) input: Json,
@@ -39,11 +41,12 @@ pub(super) enum State {
 }
 
 impl Call {
-    pub(super) fn new(run: RunId, new: NewCall) -> Self {
+    /// The call that comes after `before` others.
+    pub(super) fn new(before: usize, new: NewCall) -> Self {
+        let seq = seq_of(before);
         Self {
-            seq: new.seq,
-            // The creation counter is `seq` here; with `collect` the two part.
-            call_id: run.call(new.seq),
+            seq,
+            number: new.number,
             function: new.function,
             input: Json::of_exact(new.input),
             at: new.at,
@@ -51,10 +54,17 @@ impl Call {
         }
     }
 
+    /// The creation counter is `seq` here; with `collect` the two part.
+    pub(super) fn call_id(&self, run: RunId) -> CallId {
+        run.call(self.seq)
+    }
+
     pub(super) fn context(&self, run_id: RunId) -> CallContext {
         CallContext {
             run_id,
-            call_id: self.call_id.clone(),
+            call_id: self.call_id(run_id),
+            // A replay executes nothing, so in `deny` and `pause` no call is ever executed twice. It becomes more when
+            // somebody declares an uncertain attempt not executed (sandbox spec R8.3), which comes with `collect`.
             attempt: 1,
             cancellation: CancellationToken::new(),
         }
@@ -68,7 +78,7 @@ impl Call {
     ) -> ApprovalRequest {
         ApprovalRequest {
             run_id,
-            call_id: self.call_id.clone(),
+            call_id: self.call_id(run_id),
             seq: self.seq,
             function: function.to_owned(),
             input: self.input.clone(),
@@ -77,21 +87,20 @@ impl Call {
         }
     }
 
-    pub(super) fn row(self, function: &str, position: Option<Position>) -> Row {
+    pub(super) fn row(self, run_id: RunId, function: &str, position: Option<Position>) -> Row {
+        let call_id = self.call_id(run_id);
         let state = match self.state {
             State::Waiting => RowState::Discarded,
             State::Executing => RowState::Uncertain,
             State::Ended(state) => state,
         };
-        Row {
-            call_id: self.call_id,
-            seq: self.seq,
-            function: function.to_owned(),
-            input: self.input,
-            position,
-            state,
-        }
+        Row { call_id, seq: self.seq, function: function.to_owned(), input: self.input, position, state }
     }
+}
+
+/// `seq` of the call that comes after `before` others.
+pub(super) fn seq_of(before: usize) -> u32 {
+    u32::try_from(before).unwrap_or(u32::MAX).saturating_add(1)
 }
 
 /// What a task reports.
@@ -109,10 +118,22 @@ pub(super) struct Asked {
     _void: DropGuard,
 }
 
+/// What tasks reported. (A channel would set aside kilobytes for each run that waits.)
+#[derive(Default)]
+struct Inbox {
+    events: Mutex<VecDeque<Event>>,
+    bell: Notify,
+}
+
+impl Inbox {
+    fn events(&self) -> MutexGuard<'_, VecDeque<Event>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The tasks of one run. Dropping them tells each that nobody waits; they end within the grace time.
 pub(super) struct Tasks {
-    events: mpsc::UnboundedReceiver<Event>,
-    report: mpsc::UnboundedSender<Event>,
+    inbox: Arc<Inbox>,
     stop: CancellationToken,
     _stop_at_drop: DropGuard,
     executing: usize,
@@ -120,9 +141,8 @@ pub(super) struct Tasks {
 
 impl Tasks {
     pub(super) fn new() -> Self {
-        let (report, events) = mpsc::unbounded_channel();
         let stop = CancellationToken::new();
-        Self { events, report, _stop_at_drop: stop.clone().drop_guard(), stop, executing: 0 }
+        Self { inbox: Arc::default(), _stop_at_drop: stop.clone().drop_guard(), stop, executing: 0 }
     }
 
     /// Calls that were started and have not reported.
@@ -132,16 +152,17 @@ impl Tasks {
 
     /// The next report. There may never be one.
     pub(super) async fn next(&mut self) -> Event {
-        match self.events.recv().await {
-            Some(event) => self.count(event),
-            // Cannot happen while we hold a sender.
-            None => std::future::pending().await,
+        loop {
+            if let Some(event) = self.arrived() {
+                return event;
+            }
+            self.inbox.bell.notified().await;
         }
     }
 
     /// A report that is there already.
     pub(super) fn arrived(&mut self) -> Option<Event> {
-        let event = self.events.try_recv().ok()?;
+        let event = self.inbox.events().pop_front()?;
         Some(self.count(event))
     }
 
@@ -150,6 +171,11 @@ impl Tasks {
             self.executing -= 1;
         }
         event
+    }
+
+    /// Gives back room for more reports.
+    pub(super) fn shrink(&self) {
+        self.inbox.events().shrink_to_fit();
     }
 
     /// Tells every call that is being executed that nobody waits for it.
@@ -169,7 +195,7 @@ impl Tasks {
         let told = context.cancellation.clone();
         let function = function.clone();
         let report = Report {
-            to: self.report.clone(),
+            to: Arc::clone(&self.inbox),
             event: Some(Event::Finished { index, result: Err(FunctionError::new("the function panicked")) }),
         };
         tokio::spawn(async move {
@@ -196,7 +222,7 @@ impl Tasks {
         let hook = Arc::clone(hook);
         let panicked = Err(HookError("the approval hook panicked".to_owned()));
         let report =
-            Report { to: self.report.clone(), event: Some(Event::Answered { index, answer: panicked }) };
+            Report { to: Arc::clone(&self.inbox), event: Some(Event::Answered { index, answer: panicked }) };
         tokio::spawn(async move {
             tokio::select! {
                 answer = async { hook.ask(request).await } => {
@@ -218,7 +244,7 @@ async fn grace(told: CancellationToken) {
 
 /// Reports when it is dropped, which a panic does too.
 struct Report {
-    to: mpsc::UnboundedSender<Event>,
+    to: Arc<Inbox>,
     event: Option<Event>,
 }
 
@@ -235,8 +261,8 @@ impl Report {
 impl Drop for Report {
     fn drop(&mut self) {
         if let Some(event) = self.event.take() {
-            // The run may be over; then nobody wants to know.
-            drop(self.to.send(event));
+            self.to.events().push_back(event);
+            self.to.bell.notify_one();
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::calls::{Event, State};
-use super::{End, Run, until};
+use super::{End, Run};
 use crate::clock;
-use crate::engine::{Machine, NotJson, Step, Thrown, ThrownKind};
+use crate::engine::{NotJson, Step, Thrown, ThrownKind};
 use crate::limits::Bound;
 use crate::names;
 use crate::outcome::{Completed, Ending, Failed, Row, RowState, RunOutcome};
@@ -22,27 +24,25 @@ struct Verdict {
 }
 
 impl Run {
-    pub(super) async fn end(mut self, machine: Option<Box<Machine>>, end: End) -> RunOutcome {
-        // The program does nothing more from here on, even if its engine still computes.
-        drop(std::mem::take(&mut self.abandoned));
-        if let Some(machine) = machine {
-            self.sandbox.pool.discard(machine);
-        }
+    pub(super) async fn end(mut self: Box<Self>, end: End) -> RunOutcome {
         self.asked = None;
         self.asks.clear();
         self.waits = None;
         let is_done = matches!(&end, End::Program(_));
         self.wind_down(is_done).await;
         let verdict = match end {
-            End::Now(ending, message) => Err(Verdict { ending, message, position: None }),
-            End::Syntax { message, position } => Err(Verdict { ending: Ending::Syntax, message, position }),
+            End::Now(ending, message) => Err(Box::new(Verdict { ending, message, position: None })),
+            End::Syntax { message, position } => {
+                Err(Box::new(Verdict { ending: Ending::Syntax, message, position }))
+            }
             End::Program(step) => self.verdict(*step),
         };
         let run_id = self.options.origin.run_id;
         let console = std::mem::take(&mut self.console);
         match verdict {
             Ok(value) => RunOutcome::Completed(Completed { run_id, value, console, report: self.rows() }),
-            Err(Verdict { ending, mut message, position }) => {
+            Err(verdict) => {
+                let Verdict { ending, mut message, position } = *verdict;
                 let position = position.or_else(|| self.position_of_call(&ending));
                 let report = self.rows();
                 let discarded = report.iter().filter(|row| row.state == RowState::Discarded).count();
@@ -82,14 +82,14 @@ impl Run {
         }
     }
 
-    fn rows(self) -> Vec<Row> {
-        let (functions, program) = (self.options.functions, self.program);
+    fn rows(&mut self) -> Vec<Row> {
+        let calls = std::mem::take(&mut self.calls);
         let row = |call: super::Call| {
-            let position = program.as_ref().and_then(|program| program.lines.position_of(call.at?));
-            let name = functions.get(call.function).map_or("", |function| function.name());
-            call.row(name, position)
+            let position = self.program().and_then(|program| program.lines.position_of(call.at?));
+            let name = self.options.functions.get(call.function).map_or("", |function| function.name());
+            call.row(self.options.origin.run_id, name, position)
         };
-        self.calls.into_iter().map(row).collect()
+        calls.into_iter().map(row).collect()
     }
 
     fn position_of_call(&self, ending: &Ending) -> Option<Position> {
@@ -98,38 +98,33 @@ impl Run {
         else {
             return None;
         };
-        let call = self.calls.iter().find(|call| call.call_id == *id)?;
-        self.program.as_ref()?.lines.position_of(call.at?)
+        let call = self.calls.iter().find(|call| call.call_id(self.options.origin.run_id) == *id)?;
+        self.program()?.lines.position_of(call.at?)
     }
 
-    fn verdict(&self, step: Step) -> Result<Json, Verdict> {
-        let refused = |message: String| Verdict {
-            ending: Ending::ResultRefused { call_id: None },
-            message,
-            position: None,
-        };
+    fn verdict(&self, step: Step) -> Result<Json, Box<Verdict>> {
+        let verdict = |ending, message| Err(Box::new(Verdict { ending, message, position: None }));
+        let refused = |message| verdict(Ending::ResultRefused { call_id: None }, message);
         match step {
             Step::Done(Ok(value)) => Ok(Json::of_exact(value)),
-            Step::Done(Err(NotJson::TooLong)) => Err(refused(format!(
-                "the program's result has more than {} bytes",
-                self.options.limits.result
-            ))),
+            Step::Done(Err(NotJson::TooLong)) => {
+                refused(format!("the program's result has more than {} bytes", self.options.limits.result))
+            }
             Step::Done(Err(NotJson::Refused { path, why })) => {
                 let place = if path.is_empty() { String::new() } else { format!(" at {path}") };
-                Err(refused(format!("the program's result{place} is {why}")))
+                refused(format!("the program's result{place} is {why}"))
             }
-            Step::Thrown(thrown) => Err(self.thrown(*thrown)),
-            Step::Stopped(_) | Step::Idle | Step::Stalled => Err(Verdict {
-                ending: Ending::Stalled,
-                message: "the program waits for a promise that nothing will settle".to_owned(),
-                position: None,
-            }),
+            Step::Thrown(thrown) => Err(Box::new(self.thrown(*thrown))),
+            Step::Stopped(_) | Step::Idle | Step::Stalled => verdict(
+                Ending::Stalled,
+                "the program waits for a promise that nothing will settle".to_owned(),
+            ),
         }
     }
 
     fn thrown(&self, thrown: Thrown) -> Verdict {
         let Thrown { name, message, at, call, causes, kind } = thrown;
-        let lines = self.program.as_ref().map(|program| &program.lines);
+        let lines = self.program().map(|program| &program.lines);
         let position = at.and_then(|at| lines?.position_of(at));
         let text = if message.is_empty() { name.clone() } else { format!("{name}: {message}") };
         match kind {
@@ -143,7 +138,7 @@ impl Run {
                 };
             }
             ThrownKind::Undefined(root) => {
-                let callee = at.and_then(|at| self.program.as_ref()?.callees.get(&at));
+                let callee = at.and_then(|at| self.program()?.callees.get(&at));
                 if let Some(meant) = callee {
                     return self.unknown(&root, meant, position);
                 }
@@ -156,14 +151,14 @@ impl Run {
         {
             let function = self.options.functions.get(call.function).map_or("", |function| function.name());
             let ending = Ending::ApprovalRejected {
-                call_id: call.call_id.clone(),
+                call_id: call.call_id(self.options.origin.run_id),
                 seq: call.seq,
                 function: function.to_owned(),
                 reason,
             };
             return Verdict { ending, message, position };
         }
-        let call_id = call.map(|call| call.call_id.clone());
+        let call_id = call.map(|call| call.call_id(self.options.origin.run_id));
         Verdict { ending: Ending::Thrown { name, call_id, causes }, message: text, position }
     }
 
@@ -179,5 +174,12 @@ impl Run {
             ending: Ending::UnknownFunction { name: meant.to_owned(), nearest },
             position,
         }
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }

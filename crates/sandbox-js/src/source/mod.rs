@@ -7,25 +7,35 @@ mod erase;
 mod position;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use oxc_allocator::Allocator;
 use oxc_ast_visit::Visit as _;
 use oxc_parser::{ParseOptions, Parser};
 use oxc_span::{SourceType, Span};
 
-use crate::engine::{self, Bytecode};
+use crate::engine::{self, Bytecode, NotCompiled};
 use crate::limits::{Bound, Limits};
 
 pub(crate) use position::Lines;
 pub use position::Position;
 
-/// A program that is ready to run.
+/// A program that was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    pub(crate) bytecode: Bytecode,
+    pub(crate) code: Code,
     pub(crate) lines: Lines,
     /// Names in call position, by where they stand: line and byte column.
     pub(crate) callees: HashMap<(u32, u32), String>,
+}
+
+/// What an engine is given.
+#[derive(Clone, Debug)]
+pub(crate) enum Code {
+    /// For a compiler elsewhere: types erased, and wrapped in the async function whose body it is.
+    Text(Box<str>),
+    /// For this process only: nobody verifies bytecode.
+    Compiled(Bytecode),
 }
 
 /// Why a source is no program.
@@ -61,12 +71,12 @@ const MAX_NESTING: usize = 1_000;
 /// More of these are refused: the parser tries each as the beginning of type arguments, and `A<A<A<…` costs the square.
 const MAX_LESS_THAN: usize = 2_000;
 
-/// Prepares and compiles `code`.
-pub(crate) fn prepare(code: &str, limits: &Limits) -> Result<Program, NotAProgram> {
+/// Reads `code`. The engine's compiler, which is C, has not seen it yet.
+pub(crate) fn read(code: &Arc<str>, limits: &Limits) -> Result<Program, NotAProgram> {
     if code.len() > limits.source {
         return Err(NotAProgram::Limit(Bound::Source));
     }
-    let lines = Lines::new(code);
+    let lines = Lines::new(Arc::clone(code));
     let syntax = |message: String, offset: usize| NotAProgram::Syntax { message, at: lines.position(offset) };
     if let Some(offset) = code.find('\0') {
         return Err(syntax("the source contains the character U+0000".to_owned(), offset));
@@ -80,14 +90,26 @@ pub(crate) fn prepare(code: &str, limits: &Limits) -> Result<Program, NotAProgra
     let parsed = on_stack(parser_stack(code), || parse(code)).map_err(NotAProgram::NoThread)?;
     let Parsed { text, callees } =
         parsed.map_err(|problem| syntax(problem.message, problem.span.start as usize))?;
-    let wrapped = format!("{OPEN}{text}{CLOSE}");
-    let bytecode = engine::compile(&wrapped, limits.stack).map_err(|refused| NotAProgram::Syntax {
-        message: refused.message,
-        at: refused.at.and_then(|at| lines.position_of(at)),
-    })?;
     let callees =
         callees.into_iter().filter_map(|(offset, name)| Some((lines.line_and_byte(offset)?, name))).collect();
-    Ok(Program { bytecode, lines, callees })
+    Ok(Program { code: Code::Text(format!("{OPEN}{text}{CLOSE}").into()), lines, callees })
+}
+
+impl Program {
+    /// Compiles a program that was read, for this process.
+    pub(crate) fn compile(mut self, limits: &Limits) -> Result<Self, NotAProgram> {
+        if let Code::Text(text) = &self.code {
+            let compiled = engine::compile(text, limits.stack);
+            self.code = Code::Compiled(compiled.map_err(|refused| self.refused(refused))?);
+        }
+        Ok(self)
+    }
+
+    /// What the engine's compiler refused, with its place in the source as it was written.
+    pub(crate) fn refused(&self, why: NotCompiled) -> NotAProgram {
+        let at = why.at.and_then(|at| self.lines.position_of(at));
+        NotAProgram::Syntax { message: why.message, at }
+    }
 }
 
 struct Parsed {

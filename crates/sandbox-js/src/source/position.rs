@@ -26,9 +26,11 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    pub(crate) fn new(text: &str) -> Self {
+    pub(crate) fn new(text: impl Into<Arc<str>>) -> Self {
+        let text = text.into();
         let after = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
-        Self { text: text.into(), starts: std::iter::once(0).chain(after).collect() }
+        let starts = std::iter::once(0).chain(after).collect();
+        Self { text, starts }
     }
 
     /// The position of a byte offset.

@@ -1,6 +1,6 @@
 //! What a program prints (scenarios W50, W52; sandbox spec R1.7).
 
-use crate::harness::{run, run_limited, summary};
+use super::harness::{run, run_limited, summary};
 
 async fn printed(code: &str) -> Vec<String> {
     let outcome = run(code).await;

@@ -2,7 +2,7 @@
 
 use countersign_sandbox_js::{Ending, Rejection};
 
-use crate::harness::{Log, SANDBOX, failed, options, rows, run, summary, value};
+use super::harness::{Log, SANDBOX, failed, options, rows, run, summary, value};
 
 // Law 1: nothing marked runs by omission. The rejection is typed, has its place, and is in the report.
 #[tokio::test]

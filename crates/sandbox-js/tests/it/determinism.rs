@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use countersign_sandbox_js::{Origin, RunOptions, RunOutcome};
 
-use crate::harness::{Log, SANDBOX, functions, options, origin, run, summary, value};
+use super::harness::{Log, SANDBOX, functions, options, origin, run, summary, value};
 
 const PROGRAM: &str = "
     const seen = [];
@@ -24,7 +24,7 @@ const PROGRAM: &str = "
         Date.parse('2024-01-01T00:00:00'), Date.parse('Jan 1 2024 10:00'), new Date(2024, 6, 1).getTimezoneOffset(), new Date(0).toLocaleString()] }";
 
 /// Everything that a run did and showed.
-async fn trace(origin: Origin) -> String {
+pub(crate) async fn trace(origin: Origin) -> String {
     let log = Log::default();
     let outcome =
         SANDBOX.run(RunOptions { origin, ..RunOptions::new(PROGRAM, functions(&log)) }).await.unwrap();
@@ -65,8 +65,9 @@ async fn child_prints_its_trace() {
 #[test]
 fn the_zone_of_the_process_is_invisible() {
     let under = |zone: &str| {
+        let (_, module) = module_path!().split_once("::").unwrap();
         let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "determinism::child_prints_its_trace", "--nocapture"])
+            .args(["--exact", &format!("{module}::child_prints_its_trace"), "--nocapture"])
             .env("COUNTERSIGN_TEST_CHILD", "1")
             .env("TZ", zone)
             .output()

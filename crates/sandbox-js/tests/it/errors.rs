@@ -3,7 +3,7 @@
 use countersign_sandbox_js::{BadInput, Ending, Error, Function, Json, Output, RunOptions};
 use serde::Deserialize;
 
-use crate::harness::{SANDBOX, failed, rows, run, summary};
+use super::harness::{SANDBOX, failed, rows, run, summary};
 
 fn named(name: &str) -> Function {
     Function::new(name, |_, _| async { Ok(Output::null()) })

@@ -8,9 +8,11 @@ use countersign_sandbox_js::{
     Output, RunId, RunOptions, RunOutcome, Sandbox,
 };
 
-/// One pool of threads for all tests: they compute little.
+pub(crate) use super::config;
+
+/// One pool of threads or workers for all tests: they compute little.
 pub(crate) static SANDBOX: LazyLock<Sandbox> =
-    LazyLock::new(|| Sandbox::new(Config { threads: 2, max_waiting: 2_000 }).unwrap());
+    LazyLock::new(|| Sandbox::new(Config { threads: 2, max_waiting: 2_000, ..config() }).unwrap());
 
 /// What happened, in order: `fn input`.
 #[derive(Clone, Default)]

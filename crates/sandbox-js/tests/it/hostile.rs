@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use countersign_sandbox_js::{Config, Ending, Limits, RunOptions, RunOutcome, Sandbox};
+use countersign_sandbox_js::{Backend, Config, Ending, Limits, RunOptions, RunOutcome, Sandbox};
 
-use crate::harness::{Log, SANDBOX, functions, options, origin, summary};
+use super::harness::{Log, SANDBOX, config, functions, options, origin, summary};
 
 /// How a program may end.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -274,7 +274,7 @@ async fn memory_runs_out_anywhere() {
         "const g = function* () { for (let i = 0n; i < 300n; i++) yield i * i }; return [...g()].map(String).flat().concat(new Date().toString())",
     ];
     let step = if std::env::var_os("SANDBOX_STRESS").is_some() { 509 } else { 16_381 };
-    let sandbox = Sandbox::new(Config { threads: 2, ..Config::default() }).unwrap();
+    let sandbox = Sandbox::new(Config { threads: 2, ..config() }).unwrap();
     for code in programs {
         let (mut ran_out, mut fitted) = (0, 0);
         for memory in (60_000..900_000).step_by(step) {
@@ -367,13 +367,17 @@ async fn nesting_does_not_overflow_the_parser() {
 // A native that cannot be interrupted (W40): the run ends all the same, and others get another thread.
 #[tokio::test]
 async fn a_stuck_thread_is_given_up() {
-    let sandbox = Sandbox::new(Config { threads: 1, ..Config::default() }).unwrap();
+    let sandbox = Sandbox::new(Config { threads: 1, ..config() }).unwrap();
     let code = "const a = 'a'.repeat(6e6) + 'b', b = 'a'.repeat(6e6) + 'c'; for (;;) a === b";
     let mut options = RunOptions::new(code, Vec::new());
     options.limits = small();
     let stuck = sandbox.run(options).await.unwrap();
     assert_eq!(ends(&stuck), COMPUTE);
-    assert!(summary(&stuck).ends_with("its thread was given up"), "{}", summary(&stuck));
+    let what = match config().backend {
+        Backend::InProcess => "its thread was given up",
+        _ => "its worker was killed",
+    };
+    assert!(summary(&stuck).ends_with(what), "{}", summary(&stuck));
     assert_eq!(summary(&sandbox.run(RunOptions::new("return 1", Vec::new())).await.unwrap()), "completed 1");
 }
 
@@ -402,7 +406,7 @@ fn ends(outcome: &RunOutcome) -> Ends {
 // made after the end; the next run works.
 #[tokio::test]
 async fn each_ends_as_it_should() {
-    let sandbox = Sandbox::new(Config { threads: 2, ..Config::default() }).unwrap();
+    let sandbox = Sandbox::new(Config { threads: 2, ..config() }).unwrap();
     let mut wrong = Vec::new();
     for (expected, code) in TABLE {
         let log = Log::default();
@@ -423,7 +427,7 @@ async fn each_ends_as_it_should() {
         let after_end = outcome.report().iter().any(|row| row.input.text().contains("AFTER"))
             || outcome.console().lines().any(|line| line.text.contains("AFTER"));
         let is_slow = SLOW.iter().any(|native| code.contains(native));
-        let given_up = !is_slow && summary(&outcome).contains("given up");
+        let given_up = !is_slow && summary(&outcome).contains("could not be interrupted");
         if !expected.contains(&ended)
             || after_end
             || given_up

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign_sandbox_js::{Bound, Ending, Error, Limits, RunOptions};
 
-use crate::harness::{Log, SANDBOX, failed, functions, options, rows, run, run_limited, summary};
+use super::harness::{Log, SANDBOX, failed, functions, options, rows, run, run_limited, summary};
 
 #[tokio::test]
 async fn calls() {

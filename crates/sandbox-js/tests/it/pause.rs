@@ -10,7 +10,7 @@ use countersign_sandbox_js::{
 };
 use tokio::sync::Notify;
 
-use crate::harness::{Log, SANDBOX, asking, completed, failed, functions, options, rows, summary};
+use super::harness::{Log, SANDBOX, asking, completed, config, failed, functions, options, rows, summary};
 
 fn reject(reason: &str) -> Answer {
     Answer::Reject { reason: Some(reason.to_owned()) }
@@ -221,11 +221,11 @@ async fn cancelled_while_waiting() {
 // Law 5: a run that is cancelled or dropped while it computes gives its thread back at once.
 #[tokio::test]
 async fn a_run_that_ends_gives_its_thread_back() {
-    let sandbox = Sandbox::new(Config { threads: 1, ..Config::default() }).unwrap();
+    let sandbox = Sandbox::new(Config { threads: 1, ..config() }).unwrap();
     let forever = || {
         let mut options = options("for (;;) {}", &Log::default());
         options.limits.polls = u64::MAX;
-        options.limits.compute = Duration::from_secs(3_600);
+        options.limits.compute = Duration::from_secs(300);
         options
     };
     let cancelled = forever();
@@ -344,7 +344,7 @@ async fn each_call_has_its_key() {
 // Law 9: how many runs may wait is bounded, and the bound is free again afterwards.
 #[tokio::test]
 async fn waiting_runs_are_bounded() {
-    let sandbox = Sandbox::new(Config { threads: 1, max_waiting: 2 }).unwrap();
+    let sandbox = Sandbox::new(Config { threads: 1, max_waiting: 2, ..config() }).unwrap();
     let log = Log::default();
     let open = Arc::new(Notify::new());
     let (ended, mut ends) = tokio::sync::mpsc::unbounded_channel();
@@ -378,7 +378,7 @@ async fn waiting_runs_are_bounded() {
 // Law 6: a thousand runs wait at one time, and hold no thread.
 #[tokio::test]
 async fn a_thousand_runs_wait_without_threads() {
-    let sandbox = Sandbox::new(Config { threads: 2, max_waiting: 1_000 }).unwrap();
+    let sandbox = Sandbox::new(Config { threads: 2, max_waiting: 1_000, ..config() }).unwrap();
     let open = Arc::new(Notify::new());
     let waiting = Arc::new(AtomicUsize::new(0));
     let before = threads();

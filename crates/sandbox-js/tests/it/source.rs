@@ -3,7 +3,7 @@
 use countersign_sandbox_js::RunOutcome;
 use proptest::prelude::*;
 
-use crate::harness::{run, run_limited, summary, value};
+use super::harness::{run, run_limited, summary, value};
 
 #[tokio::test]
 async fn typescript_runs() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign_sandbox_js::{Ending, Function, Json, Output, RunOptions, RunOutcome};
 
-use crate::harness::{Log, SANDBOX, failed, functions, rows, summary, value};
+use super::harness::{Log, SANDBOX, failed, functions, rows, summary, value};
 
 /// The text that a function gets for an expression, or the sentence in which it is refused.
 async fn input_of(expression: &str) -> String {

@@ -1,34 +1,63 @@
 //! Group commit: concurrent records share one write and one sync.
 //!
-//! A caller adds its line to a common queue and becomes the *leader* if nobody writes: it takes all that is
-//! queued, writes and syncs it with no lock held, and wakes the others. Meanwhile the next queue grows. So the
-//! order in the file is the order of arrival, and nobody waits for more than the sync under way and the next.
+//! Records are queued in the order of their arrival. A caller who finds nobody writing becomes the *leader*: he takes
+//! what is queued, lays out the lines, writes and syncs them with no lock held, and wakes the others. What came
+//! meanwhile is the next batch, and the writer thread leads it and all that follow until nothing is queued. So a
+//! record that comes alone changes no thread, and nobody waits for more than the sync under way and the next.
 
 use std::io;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 
-use countersign_approval_core::clock::Clock;
+use countersign_approval_core::audit::{BoxError, Done, Submitted};
+use countersign_approval_core::clock::{Clock, Timestamp};
 
 use super::head::Head;
 use super::io::AuditIo;
 use super::line;
 use crate::Error;
 
-pub(crate) struct Commit {
+/// What a buffer keeps of its memory after a batch: more than most batches need.
+const KEPT_BYTES: usize = 1 << 18;
+
+/// The queue before the file, and whoever writes.
+pub(crate) struct Commit(Arc<Shared>);
+
+struct Shared {
     state: Mutex<State>,
-    settled: Condvar,
+    /// Who waits for an even batch, and who for an odd one: only those are woken whose batch has settled.
+    settled: [Condvar; 2],
+    /// Where the writer thread waits.
+    work: Condvar,
 }
 
 struct State {
-    /// The last line in `queue`, or in the file if it is empty.
-    queued: Head,
+    /// What nobody has begun to write. Bounded by the callers: each of them waits for his own.
+    queue: Queue,
+    /// The number of the last line in `queue`, or in the file if it is empty.
+    queued: u64,
+    /// Counts the batches: which one `queue` will be.
+    batch: usize,
     /// The last line that survives a power failure.
     durable: Head,
-    /// Whole lines that nobody has begun to write. Bounded by the callers: each of them waits for its own.
-    queue: Vec<u8>,
     writer: Writer,
+    thread: Thread,
+}
+
+#[derive(Default)]
+struct Queue {
+    records: Vec<u8>,
+    entries: Vec<Queued>,
+}
+
+struct Queued {
+    /// One past its last byte in `records`.
+    end: usize,
+    at: Timestamp,
+    /// Whom to tell, if nobody waits on a condition variable.
+    done: Option<Done>,
 }
 
 enum Writer {
@@ -39,77 +68,290 @@ enum Writer {
     Failed(Arc<io::Error>),
 }
 
-/// The file, with the buffer that is written next; the two buffers change places.
+/// The file, the line that it ends with, and what is written next. Its queue and the common one change places.
 struct Batch {
     io: Box<dyn AuditIo>,
-    bytes: Vec<u8>,
+    head: Head,
+    number: usize,
+    queue: Queue,
+    lines: Vec<u8>,
+}
+
+enum Thread {
+    /// It is started when it is needed first.
+    Absent,
+    Running(JoinHandle<()>),
+    /// It ends once nothing is queued.
+    Closing,
+}
+
+/// Callers to be told, without the lock, how their batch went.
+struct Told {
+    done: Vec<Done>,
+    failed: Option<Arc<io::Error>>,
 }
 
 impl Commit {
     /// Goes on after `head`, the last line of the file.
     pub(crate) fn new(io: Box<dyn AuditIo>, head: Head) -> Self {
-        let writer = Writer::Ready(Batch { io, bytes: Vec::new() });
-        Self {
-            state: Mutex::new(State { queued: head, durable: head, queue: Vec::new(), writer }),
-            settled: Condvar::new(),
-        }
+        let batch = Batch { io, head, number: 0, queue: Queue::default(), lines: Vec::new() };
+        Self(Arc::new(Shared {
+            state: Mutex::new(State {
+                queue: Queue::default(),
+                queued: head.n,
+                batch: 0,
+                durable: head,
+                writer: Writer::Ready(batch),
+                thread: Thread::Absent,
+            }),
+            settled: [Condvar::new(), Condvar::new()],
+            work: Condvar::new(),
+        }))
     }
 
     /// Returns once the record is durable, or cannot be said to be.
     pub(crate) fn record(&self, clock: &dyn Clock, record: &[u8]) -> Result<(), Error> {
-        let mut state = self.lock();
-        if let Writer::Failed(cause) = &state.writer {
-            return Err(Error::Stopped { cause: cause.clone() });
+        let shared = &self.0;
+        let mut state = shared.lock();
+        let n = state.push(clock, record, None)?;
+        let batch = state.batch;
+        if let Some(batch) = state.take() {
+            drop(state);
+            shared.lead_and_hand_over(batch);
+            state = shared.lock();
         }
-        // Read here, so that times stand in the order of the lines.
-        let at = clock.now().wall;
-        let State { queue, queued, .. } = &mut *state;
-        line::push(queue, queued, at, record)?;
-        let n = queued.n;
         loop {
             if state.durable.n >= n {
                 return Ok(());
             }
-            match mem::replace(&mut state.writer, Writer::Busy) {
-                Writer::Ready(batch) => state = self.lead(state, batch),
-                Writer::Busy => {
-                    state = self.settled.wait(state).unwrap_or_else(PoisonError::into_inner);
-                }
-                Writer::Failed(cause) => {
-                    state.writer = Writer::Failed(cause.clone());
-                    return Err(Error::Stopped { cause });
-                }
+            if let Writer::Failed(cause) = &state.writer {
+                return Err(Error::Stopped { cause: cause.clone() });
+            }
+            state = shared.settled[batch % 2].wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Takes a record and returns, if somebody writes; `done` is called by a thread of this file.
+    pub(crate) fn submit(
+        &self,
+        clock: &dyn Clock,
+        encode: impl FnOnce() -> Result<Vec<u8>, Error>,
+        done: Done,
+    ) -> Submitted {
+        let shared = &self.0;
+        if shared.lock().is_idle() {
+            return Submitted::Idle;
+        }
+        let record = match encode() {
+            Ok(record) => record,
+            Err(error) => {
+                done(Err(error.into()));
+                return Submitted::Taken;
+            }
+        };
+        let mut state = shared.lock();
+        let mut done = Some(done);
+        if let Err(error) = state.push(clock, &record, Some(&mut done)) {
+            drop(state);
+            if let Some(done) = done {
+                done(Err(error.into()));
+            }
+        } else if matches!(state.writer, Writer::Ready(_)) && !shared.call_thread(&mut state) {
+            // The leader has left meanwhile, and there is no thread to be had.
+            let batch = state.take();
+            drop(state);
+            batch.into_iter().for_each(|batch| shared.lead_and_hand_over(batch));
+        }
+        Submitted::Taken
+    }
+
+    pub(crate) fn durable(&self) -> Head {
+        self.0.lock().durable
+    }
+}
+
+impl Drop for Commit {
+    /// The file is closed when this returns, and what was submitted has been written.
+    fn drop(&mut self) {
+        let found = mem::replace(&mut self.0.lock().thread, Thread::Closing);
+        self.0.work.notify_one();
+        // The last owner may be one of those whom the writer thread tells. It ends then without being waited for.
+        if let Thread::Running(thread) = found
+            && thread.thread().id() != thread::current().id()
+        {
+            // Its panics are caught where they happen.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl State {
+    /// Queues a record and says which line it will be. An error changes nothing.
+    fn push(
+        &mut self,
+        clock: &dyn Clock,
+        record: &[u8],
+        done: Option<&mut Option<Done>>,
+    ) -> Result<u64, Error> {
+        if let Writer::Failed(cause) = &self.writer {
+            return Err(Error::Stopped { cause: cause.clone() });
+        }
+        let n = self.queued + 1;
+        line::check_length(n, record.len())?;
+        // Read here, so that times stand in the order of the lines.
+        let at = clock.now().wall;
+        self.queue.records.extend_from_slice(record);
+        let end = self.queue.records.len();
+        self.queue.entries.push(Queued { end, at, done: done.and_then(Option::take) });
+        self.queued = n;
+        Ok(n)
+    }
+
+    /// Whether a record that comes now is written at once.
+    fn is_idle(&self) -> bool {
+        matches!(self.writer, Writer::Ready(_)) && self.queue.entries.is_empty()
+    }
+
+    /// Makes the caller the leader, if there is something to write and nobody writes.
+    fn take(&mut self) -> Option<Batch> {
+        if self.queue.entries.is_empty() {
+            return None;
+        }
+        match mem::replace(&mut self.writer, Writer::Busy) {
+            Writer::Ready(mut batch) => {
+                mem::swap(&mut self.queue, &mut batch.queue);
+                batch.number = self.batch;
+                self.batch += 1;
+                Some(batch)
+            }
+            other => {
+                self.writer = other;
+                None
             }
         }
     }
 
-    pub(crate) fn durable(&self) -> Head {
-        self.lock().durable
-    }
-
-    /// Writes what is queued, without the lock, and says how it went to all who wait.
-    fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>, mut batch: Batch) -> MutexGuard<'a, State> {
-        mem::swap(&mut state.queue, &mut batch.bytes);
-        let upto = state.queued;
-        drop(state);
-        // A panic is a failure like another, and must not leave the others waiting.
-        let result = catch_unwind(AssertUnwindSafe(|| write_durably(&mut *batch.io, &batch.bytes)))
-            .unwrap_or_else(|_| Err(io::Error::other("an operation on the audit file panicked")));
-        batch.bytes.clear();
-        let mut state = self.lock();
-        state.writer = match result {
+    /// Gives the file back after a batch, or closes it.
+    fn settle(&mut self, mut batch: Batch, result: io::Result<()>) -> Told {
+        let mut done: Vec<Done> = batch.queue.entries.drain(..).filter_map(|entry| entry.done).collect();
+        for buffer in [&mut batch.queue.records, &mut batch.lines] {
+            buffer.clear();
+            buffer.shrink_to(KEPT_BYTES);
+        }
+        match result {
             Ok(()) => {
-                state.durable = upto;
-                Writer::Ready(batch)
+                self.durable = batch.head;
+                self.writer = Writer::Ready(batch);
+                Told { done, failed: None }
             }
             Err(error) => {
                 tracing::error!(error = %error, "the audit file failed; nothing is accepted until it is opened again");
-                state.queue = Vec::new();
-                Writer::Failed(Arc::new(error))
+                done.extend(mem::take(&mut self.queue).entries.into_iter().filter_map(|entry| entry.done));
+                let error = Arc::new(error);
+                self.writer = Writer::Failed(error.clone());
+                Told { done, failed: Some(error) }
             }
-        };
-        self.settled.notify_all();
-        state
+        }
+    }
+}
+
+impl Batch {
+    /// Lays out the lines, then writes and syncs them. `lines` is empty before.
+    fn write(&mut self) -> io::Result<()> {
+        let mut from = 0;
+        for entry in &self.queue.entries {
+            let record = self.queue.records.get(from..entry.end).unwrap_or_default();
+            line::push(&mut self.lines, &mut self.head, entry.at, record);
+            from = entry.end;
+        }
+        write_durably(&mut *self.io, &self.lines)
+    }
+}
+
+impl Shared {
+    /// Writes one batch and settles it.
+    fn lead(&self, mut batch: Batch) -> (MutexGuard<'_, State>, Told, usize) {
+        // A panic is a failure like another, and must not leave the others waiting.
+        let result = catch_unwind(AssertUnwindSafe(|| batch.write()))
+            .unwrap_or_else(|_| Err(io::Error::other("an operation on the audit file panicked")));
+        let number = batch.number;
+        let mut state = self.lock();
+        let told = state.settle(batch, result);
+        (state, told, number)
+    }
+
+    /// Leads one batch, and sees to it that somebody leads the next.
+    fn lead_and_hand_over(self: &Arc<Self>, batch: Batch) {
+        let mut next = Some(batch);
+        while let Some(batch) = next {
+            let (mut state, told, number) = self.lead(batch);
+            // Without a thread it goes on itself.
+            let handed = state.queue.entries.is_empty() || self.call_thread(&mut state);
+            next = if handed { None } else { state.take() };
+            drop(state);
+            self.tell(told, number);
+        }
+    }
+
+    /// What the writer thread does.
+    fn work(&self) {
+        let mut state = self.lock();
+        loop {
+            let Some(mut batch) = state.take() else {
+                let nothing_comes = state.queue.entries.is_empty();
+                if matches!(state.thread, Thread::Closing) && nothing_comes {
+                    return;
+                }
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            drop(state);
+            loop {
+                let (after, told, number) = self.lead(batch);
+                state = after;
+                let next = state.take();
+                drop(state);
+                // Those who are told go on while the next batch is written.
+                self.tell(told, number);
+                match next {
+                    Some(next) => batch = next,
+                    None => break,
+                }
+            }
+            state = self.lock();
+        }
+    }
+
+    /// Wakes the writer thread, and starts it before that if need be. False if the system has no thread for it.
+    fn call_thread(self: &Arc<Self>, state: &mut State) -> bool {
+        if matches!(state.thread, Thread::Absent) {
+            let shared = Arc::clone(self);
+            match thread::Builder::new().name("audit-file".into()).spawn(move || shared.work()) {
+                Ok(thread) => state.thread = Thread::Running(thread),
+                Err(error) => {
+                    tracing::warn!(error = %error, "the audit file works without a thread of its own");
+                    return false;
+                }
+            }
+        }
+        self.work.notify_one();
+        true
+    }
+
+    /// Tells all who wait for a batch how it went.
+    fn tell(&self, told: Told, number: usize) {
+        match &told.failed {
+            None => self.settled[number % 2].notify_all(),
+            Some(_) => self.settled.iter().for_each(Condvar::notify_all),
+        }
+        for done in told.done {
+            let result = match &told.failed {
+                None => Ok(()),
+                Some(cause) => Err(BoxError::from(Error::Stopped { cause: cause.clone() })),
+            };
+            // Whoever is told may not keep the others from being told.
+            let _ = catch_unwind(AssertUnwindSafe(|| done(result)));
+        }
     }
 
     /// A panic under the lock can come only from the clock, which is read before anything is changed. So the

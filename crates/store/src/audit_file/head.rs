@@ -13,17 +13,28 @@ impl LineHash {
     /// What the first line has as `prev`: 64 zeros.
     pub const GENESIS: Self = Self([0; 32]);
 
+    /// How many digits the text has.
+    pub(crate) const DIGITS: usize = 64;
+
     pub(crate) fn of(line: &[u8]) -> Self {
         Self(Sha256::digest(line).into())
+    }
+
+    /// The text. By hand, as this is done for each line.
+    pub(crate) fn digits(&self) -> [u8; Self::DIGITS] {
+        let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
+        let mut digits = [0; Self::DIGITS];
+        for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(self.0) {
+            *pair = [digit(byte >> 4), digit(byte & 15)];
+        }
+        digits
     }
 }
 
 impl fmt::Display for LineHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // By hand, as this is done for each line while others wait.
-        let digit = |nibble: u8| char::from(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 });
-        let text: String = self.0.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
-        f.write_str(&text)
+        // The digits are ASCII.
+        f.write_str(std::str::from_utf8(&self.digits()).unwrap_or_default())
     }
 }
 

@@ -14,22 +14,29 @@ use crate::error::Why;
 /// as they are spelled, so this leaves room.
 pub const MAX_LINE_BYTES: usize = 4 << 20;
 
-/// Appends the line after `head`, with its newline, and moves the head on. An error changes nothing.
-pub(crate) fn push(buffer: &mut Vec<u8>, head: &mut Head, at: Timestamp, record: &[u8]) -> Result<(), Error> {
+/// A line without its number and its record. Times and hashes are always of one length.
+const FRAME: &str = r#"{"n":,"at":"0000-00-00T00:00:00.000Z","prev":"","record":}"#;
+
+/// Refuses a record with which line `n` would be longer than readers accept.
+pub(crate) fn check_length(n: u64, record: usize) -> Result<(), Error> {
+    let digits = n.checked_ilog10().map_or(1, |log| log as usize + 1);
+    let bytes = FRAME.len() + digits + LineHash::DIGITS + record;
+    if bytes > MAX_LINE_BYTES { Err(Error::LineTooLong { bytes }) } else { Ok(()) }
+}
+
+/// Appends the line after `head`, with its newline, and moves the head on.
+pub(crate) fn push(buffer: &mut Vec<u8>, head: &mut Head, at: Timestamp, record: &[u8]) {
     let start = buffer.len();
     let n = head.n + 1;
+    buffer.reserve(FRAME.len() + 20 + LineHash::DIGITS + record.len() + 1);
     // Writing to a `Vec` cannot fail.
-    let _ = write!(buffer, r#"{{"n":{n},"at":"{at}","prev":"{}","record":"#, head.hash);
+    let _ = write!(buffer, r#"{{"n":{n},"at":"{at}","prev":""#);
+    buffer.extend_from_slice(&head.hash.digits());
+    buffer.extend_from_slice(br#"","record":"#);
     buffer.extend_from_slice(record);
     buffer.push(b'}');
-    let bytes = buffer.len() - start;
-    if bytes > MAX_LINE_BYTES {
-        buffer.truncate(start);
-        return Err(Error::LineTooLong { bytes });
-    }
     *head = Head { n, hash: LineHash::of(&buffer[start..]) };
     buffer.push(b'\n');
-    Ok(())
 }
 
 /// Reads one line, given without its newline. Whether it follows on the line before is not looked at here.

@@ -12,7 +12,11 @@ mod faults;
 mod files;
 mod group;
 mod histories;
+mod killed;
 mod memory;
+#[cfg(feature = "sqlite")]
+mod operations;
 mod reading;
+mod submitted;
 mod support;
 mod torn;

@@ -10,40 +10,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use url::Url;
 
-use super::server::{Reply, Saw, Server, header};
-use super::{Came, KEY, config, failure, play};
-use crate::heard::{ask, user};
+use super::{KEY, config, play};
+use crate::heard::{Came, ask, failure, user};
+use crate::server::{Reply, Saw, Server, header};
 
 fn base(text: &str) -> Url {
     Url::parse(text).unwrap()
-}
-
-/// Contract 11, "Common", and 5.3: each status, its code and its retry hint. The vendor's words stay here.
-#[tokio::test]
-async fn statuses() {
-    let rows = [
-        ("400 Bad Request", Code::PROVIDER_ERROR, false),
-        ("401 Unauthorized", Code::PROVIDER_AUTH, false),
-        ("403 Forbidden", Code::PROVIDER_AUTH, false),
-        ("404 Not Found", Code::PROVIDER_ERROR, false),
-        ("408 Request Timeout", Code::PROVIDER_ERROR, false),
-        ("429 Too Many Requests", Code::RATE_LIMITED, true),
-        ("500 Internal Server Error", Code::PROVIDER_ERROR, true),
-        ("503 Service Unavailable", Code::PROVIDER_ERROR, true),
-        ("599 Odd", Code::PROVIDER_ERROR, true),
-        ("304 Not Modified", Code::PROVIDER_ERROR, false),
-    ];
-    for (status, code, retryable) in rows {
-        let body = format!(r#"{{"error":{{"message":"no {KEY}","type":"odd_error","code":"{KEY}"}}}}"#);
-        // A status without a body may not have one.
-        let body = if status.starts_with("304") { String::new() } else { body };
-        let (turn, _) = play(Reply::new(status, "Content-Type: application/json", body)).await;
-        assert_eq!(Came::of(&turn), Came::Failure { code, retryable }, "{status}");
-        let error = turn.unwrap_err();
-        let shown = format!("{error} {error:?} {}", error.source().unwrap());
-        assert!(!shown.contains(KEY), "{shown}");
-        assert!(shown.contains(&status[..3]), "the log says which status: {shown}");
-    }
 }
 
 /// The log learns what kind of refusal it was, and an odd body is no second failure.
@@ -63,39 +35,6 @@ async fn a_refusal_is_named_in_the_log() {
         assert_eq!(error.info.code, Code::PROVIDER_ERROR);
         assert!(error.source().unwrap().to_string().contains(label));
     }
-}
-
-/// Contract 11: redirects are refused, and the key goes nowhere else.
-#[tokio::test]
-async fn a_redirect_is_not_followed() {
-    let mut other = Server::start(Reply::object("{}")).await;
-    for status in ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
-        let (turn, _) = play(Reply::new(status, &format!("Location: {}", other.url()), "")).await;
-        assert_eq!(Came::of(&turn), failure(Code::PROVIDER_ERROR), "{status}");
-    }
-    assert!(other.saw_nothing_more());
-}
-
-#[tokio::test]
-async fn a_server_that_is_not_there() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let unreachable = Came::Failure { code: Code::PROVIDER_UNREACHABLE, retryable: true };
-
-    // It hangs up without a word.
-    let provider = OpenAiChat::new(config(base(&format!("http://{address}/v1")))).unwrap();
-    let hang_up = async {
-        drop(listener.accept().await.unwrap());
-        listener
-    };
-    let messages = [user("x")];
-    let ((turn, _), listener) = tokio::join!(ask(&provider, &messages), hang_up);
-    assert_eq!(Came::of(&turn), unreachable);
-
-    // Nobody listens.
-    drop(listener);
-    let (turn, _) = ask(&provider, &messages).await;
-    assert_eq!(Came::of(&turn), unreachable);
 }
 
 /// HTTPS is really spoken: the first byte is that of a TLS handshake, and a server that cannot go on is not reached.
@@ -145,14 +84,6 @@ async fn keys() {
     assert!(server.saw_nothing_more(), "without its key nothing was sent");
 }
 
-/// The key is in no `Debug`, and so in no log.
-#[test]
-fn a_key_is_never_shown() {
-    let config = config(base("http://127.0.0.1:9/v1"));
-    let shown = format!("{config:?} {:#?}", OpenAiChat::new(config.clone()).unwrap());
-    assert!(!shown.contains(KEY), "{shown}");
-}
-
 /// Contract 6.1: HTTPS, or HTTP that stays here; nothing else in the URL.
 #[test]
 fn base_urls() {
@@ -192,8 +123,8 @@ fn names_and_models() {
     }
     let info = OpenAiChat::new(good).unwrap().info().clone();
     assert_eq!((info.name.as_str(), info.vendor.as_str()), ("local", "openai-compatible"));
-    // It does not retry, so it does not say that it could (contract 2.1, step 7).
+    // A run may then ask for a retry policy (contract 2.1, step 7).
     assert!(
-        info.capabilities.tools && info.capabilities.text_streaming && !info.capabilities.has("safeRetries")
+        info.capabilities.tools && info.capabilities.text_streaming && info.capabilities.has("safeRetries")
     );
 }

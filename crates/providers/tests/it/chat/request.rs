@@ -7,8 +7,8 @@ use countersign_driver::provider::{AssistantMessage, Message, Provider, ToolDefi
 use countersign_providers::OpenAiChat;
 
 use super::config;
-use super::server::{Reply, Saw, Server, header};
 use crate::heard::{Heard, assistant, user};
+use crate::server::{Reply, Saw, Server, header};
 
 /// The whole body of a second step, literally: calls are told again in the text that was executed (M13), outputs as
 /// they were, and what has no value is left out.
@@ -47,11 +47,10 @@ async fn the_body() {
     }];
     let model = ModelId::parse("demo").unwrap();
     let request = TurnRequest {
-        model: &model,
         instructions: Some("Be brief."),
-        messages: &messages,
         tools: &tools,
         max_output_tokens: 600,
+        ..crate::heard::request(&model, &messages)
     };
     let _ = provider.turn(request, &Heard::default()).await;
     let Saw::Request { head, body } = server.saw().await else { panic!() };

@@ -3,9 +3,10 @@
 use countersign_protocol::code::Code;
 use countersign_protocol::result::Usage;
 
-use super::server::{End, Reply, delta, finish, frames, frames_open};
-use super::{Came, answer, failure, play};
-use crate::heard::Piece;
+use super::play;
+use super::wire::{delta, finish, frames, frames_open};
+use crate::heard::{Came, Piece, answer, failure};
+use crate::server::{End, Reply};
 
 /// Plays a stream whole and byte by byte; both must come to the same.
 async fn check(name: &str, body: &str, expected: &Came) {
@@ -135,6 +136,31 @@ async fn calls_from_fragments() {
                 r#"{"tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}"#,
             ],
             "tool_calls",
+            refused(),
+        ),
+        (
+            "M7: no index, one id for two calls",
+            &[
+                r#"{"tool_calls":[{"id":"a","function":{"name":"f","arguments":""}},{"id":"a","function":{"name":"f","arguments":""}}]}"#,
+            ],
+            "tool_calls",
+            refused(),
+        ),
+        (
+            "the id, the name, a legacy call and nulls with each fragment, as llama-cpp-python sends them",
+            &[
+                r#"{"role":"assistant","content":null,"function_call":null,"tool_calls":null}"#,
+                r#"{"role":null,"content":null,"function_call":{"name":"f","arguments":"{"},"tool_calls":[{"index":0,"id":"call__0_f_cmpl-1","type":"function","function":{"name":"f","arguments":"{"}}]}"#,
+                r#"{"role":null,"content":null,"function_call":{"name":"f","arguments":"}"},"tool_calls":[{"index":0,"id":"call__0_f_cmpl-1","type":"function","function":{"name":"f","arguments":"}"}}]}"#,
+                r#"{"role":null,"content":null,"function_call":null,"tool_calls":null}"#,
+            ],
+            "tool_calls",
+            answer("", &[("call__0_f_cmpl-1", "f", "{}")]),
+        ),
+        (
+            "a legacy call alone, which nobody asked for",
+            &[r#"{"function_call":{"name":"f","arguments":"{}"}}"#],
+            "function_call",
             refused(),
         ),
         (
@@ -279,8 +305,6 @@ async fn the_frame_of_a_stream() {
     for (name, body, expected) in rows {
         check(name, &body, &expected).await;
     }
-    let (turn, _) = play(Reply::stream(*b"data: \xff\n\n")).await;
-    assert_eq!(Came::of(&turn), refused(), "not UTF-8");
     let (turn, _) = play(Reply::stream(frames_open(&[text, stop])).ending(End::Cut)).await;
     assert_eq!(Came::of(&turn), incomplete(), "the connection broke");
 }
@@ -384,30 +408,4 @@ async fn what_is_progress() {
         heard.pieces(),
         [progress.clone(), progress.clone(), Piece::Text("a".to_owned()), progress.clone(), progress]
     );
-}
-
-/// Law 9: contract 11's bound on a stream, at its edge and one byte over; a frame's bound; an endless line.
-#[tokio::test]
-async fn a_stream_has_a_bound() {
-    let answer_bytes = frames(&[&delta(r#"{"content":"hi"}"#), &finish("stop")]);
-    for (over, expected) in [(0, answer("hi", &[])), (1, failure(Code::RESPONSE_TOO_LARGE))] {
-        let mut body = Vec::new();
-        let padding = 10_000_000 + over - answer_bytes.len();
-        while body.len() < padding {
-            let line = (padding - body.len()).min(1_000_000);
-            body.resize(body.len() + line - 1, b':');
-            body.push(b'\n');
-            // The empty line ends the frame, whose own bound is smaller.
-            if body.len() < padding {
-                body.push(b'\n');
-            }
-        }
-        assert_eq!(body.len(), padding);
-        body.extend_from_slice(answer_bytes.as_bytes());
-        let (turn, _) = play(Reply::stream(body).pieces_of(65_536)).await;
-        assert_eq!(Came::of(&turn), expected);
-    }
-    let endless = Reply::stream(vec![b'x'; 2_000_001]).ending(End::Hold);
-    let (turn, _) = play(endless).await;
-    assert_eq!(Came::of(&turn), failure(Code::RESPONSE_TOO_LARGE));
 }

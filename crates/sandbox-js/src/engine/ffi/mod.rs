@@ -69,6 +69,12 @@ pub(super) fn throw_uncatchable(ctx: &Ctx<'_>) -> Error {
     Error::Exception
 }
 
+/// The version of the C engine.
+pub(super) fn version() -> &'static str {
+    // SAFETY: takes nothing and returns a constant text that ends with NUL.
+    unsafe { CStr::from_ptr(qjs::JS_GetVersion()) }.to_str().unwrap_or("unknown")
+}
+
 /// Compiles a script to bytecode. The context must have the `Eval` intrinsic.
 ///
 /// # Errors

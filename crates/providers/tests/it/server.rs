@@ -1,20 +1,30 @@
 //! A server that sends exactly the bytes that it is given, in pieces as small as one byte, and tells what it was sent.
+//! It knows no vendor.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use url::Url;
 
-/// What every connection is answered.
+/// What a connection is answered.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     head: String,
     body: Vec<u8>,
-    /// Bytes in one HTTP chunk.
-    piece: usize,
+    pieces: Pieces,
     end: End,
+}
+
+/// How the body is divided into HTTP chunks, each of which the client gets on its own.
+#[derive(Debug, Clone, Copy)]
+enum Pieces {
+    /// Of so many bytes each.
+    Of(usize),
+    /// Two, cut before this byte.
+    Cut(usize),
 }
 
 /// What follows the body.
@@ -43,16 +53,33 @@ impl Reply {
 
     pub(crate) fn new(status: &str, headers: &str, body: impl Into<Vec<u8>>) -> Self {
         let head = format!("HTTP/1.1 {status}\r\n{headers}\r\nTransfer-Encoding: chunked\r\n\r\n");
-        Self { head, body: body.into(), piece: usize::MAX, end: End::Whole }
+        Self { head, body: body.into(), pieces: Pieces::Of(usize::MAX), end: End::Whole }
     }
 
-    /// The body in chunks of so many bytes, each of which the client gets on its own.
-    pub(crate) fn pieces_of(self, piece: usize) -> Self {
-        Self { piece, ..self }
+    /// The body in chunks of so many bytes.
+    pub(crate) fn pieces_of(self, bytes: usize) -> Self {
+        Self { pieces: Pieces::Of(bytes), ..self }
+    }
+
+    /// The body in two chunks.
+    pub(crate) fn cut_at(self, byte: usize) -> Self {
+        Self { pieces: Pieces::Cut(byte), ..self }
     }
 
     pub(crate) fn ending(self, end: End) -> Self {
         Self { end, ..self }
+    }
+
+    fn chunks(&self) -> Vec<&[u8]> {
+        let body = self.body.as_slice();
+        match self.pieces {
+            Pieces::Of(bytes) => body.chunks(bytes.min(body.len().max(1))).collect(),
+            Pieces::Cut(byte) => {
+                let (first, second) = body.split_at(byte);
+                // An empty chunk would end the body.
+                [first, second].into_iter().filter(|piece| !piece.is_empty()).collect()
+            }
+        }
     }
 }
 
@@ -73,17 +100,23 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// Every request gets the same reply.
     pub(crate) async fn start(reply: Reply) -> Self {
+        Self::script(vec![reply]).await
+    }
+
+    /// One reply after the other; the last one is given again and again.
+    pub(crate) async fn script(replies: Vec<Reply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = Url::parse(&format!("http://{}/v1", listener.local_addr().unwrap())).unwrap();
         let (tell, seen) = mpsc::unbounded_channel();
-        let reply = Arc::new(reply);
+        let script = Arc::new(Script { replies, next: AtomicUsize::new(0) });
         tokio::spawn(async move {
             while let Ok((connection, _)) = listener.accept().await {
-                let (reply, tell) = (Arc::clone(&reply), tell.clone());
+                let (script, tell) = (Arc::clone(&script), tell.clone());
                 tokio::spawn(async move {
                     // A client that hangs up early is what some tests are about.
-                    let _ = answer(connection, &reply, &tell).await;
+                    let _ = answer(connection, &script, &tell).await;
                 });
             }
         });
@@ -98,23 +131,33 @@ impl Server {
         self.seen.recv().await.unwrap()
     }
 
-    /// Whether anything came that no test has looked at.
-    pub(crate) fn saw_nothing_more(&mut self) -> bool {
-        self.seen.try_recv().is_err()
+    /// What came already and no test has looked at.
+    pub(crate) fn next_seen(&mut self) -> Option<Saw> {
+        self.seen.try_recv().ok()
     }
+
+    pub(crate) fn saw_nothing_more(&mut self) -> bool {
+        self.next_seen().is_none()
+    }
+}
+
+struct Script {
+    replies: Vec<Reply>,
+    next: AtomicUsize,
 }
 
 async fn answer(
     mut connection: TcpStream,
-    reply: &Reply,
+    script: &Script,
     tell: &mpsc::UnboundedSender<Saw>,
 ) -> std::io::Result<()> {
     connection.set_nodelay(true)?;
     let (head, body) = read_request(&mut connection).await?;
+    let reply = &script.replies[script.next.fetch_add(1, Ordering::SeqCst).min(script.replies.len() - 1)];
     let _ = tell.send(Saw::Request { head, body });
     if reply.end != End::Silence {
         let mut bytes = reply.head.clone().into_bytes();
-        for piece in reply.body.chunks(reply.piece.min(reply.body.len().max(1))) {
+        for piece in reply.chunks() {
             bytes.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
             bytes.extend_from_slice(piece);
             bytes.extend_from_slice(b"\r\n");
@@ -154,24 +197,4 @@ pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
         .filter_map(|line| line.split_once(": "))
         .find(|(key, _)| key.eq_ignore_ascii_case(name))
         .map(|(_, value)| value)
-}
-
-/// Server-sent frames of these chunks, and `[DONE]`.
-pub(crate) fn frames(chunks: &[&str]) -> String {
-    frames_open(chunks) + "data: [DONE]\n\n"
-}
-
-/// The same without `[DONE]`.
-pub(crate) fn frames_open(chunks: &[&str]) -> String {
-    chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect()
-}
-
-/// A chunk with this delta.
-pub(crate) fn delta(delta: &str) -> String {
-    format!(r#"{{"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#)
-}
-
-/// A chunk that ends the answer.
-pub(crate) fn finish(reason: &str) -> String {
-    format!(r#"{{"choices":[{{"index":0,"delta":{{}},"finish_reason":"{reason}"}}]}}"#)
 }
