@@ -1,6 +1,6 @@
 //! The checks on the calls of one model step, before any of them is shown (contract 7.3; design 3, "Where it refuses").
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use countersign_approval_core::ids::{CallId, ToolName};
 use countersign_approval_core::json::{Exact, Kind};
@@ -22,12 +22,28 @@ pub(crate) enum Step {
     Earlier,
 }
 
+/// The tools that a run selected.
+#[derive(Clone, Copy)]
+pub(crate) struct Selected<'a> {
+    /// All that are registered.
+    pub(crate) tools: &'a BTreeMap<ToolName, RegisteredTool>,
+    /// Those that the request names, at most 32.
+    pub(crate) names: &'a [ToolName],
+}
+
+impl<'a> Selected<'a> {
+    fn get(self, name: &str) -> Option<(&'a ToolName, &'a RegisteredTool)> {
+        let name = self.names.iter().find(|selected| selected.as_str() == name)?;
+        Some((name, self.tools.get(name)?))
+    }
+}
+
 /// Checks all calls of a step; one bad call refuses them all.
 pub(crate) fn check(
     proposed: Vec<ProposedCall>,
     step: Step,
-    selected: &BTreeMap<ToolName, &RegisteredTool>,
-    used_ids: &mut BTreeSet<CallId>,
+    selected: Selected<'_>,
+    used_ids: &mut Vec<CallId>,
 ) -> Result<Vec<ToolCall>, ErrorInfo> {
     if step == Step::Last {
         return Err(ErrorInfo::new(Code::STEP_LIMIT));
@@ -43,16 +59,17 @@ pub(crate) fn check(
 
 fn check_one(
     proposed: ProposedCall,
-    selected: &BTreeMap<ToolName, &RegisteredTool>,
-    used_ids: &mut BTreeSet<CallId>,
+    selected: Selected<'_>,
+    used_ids: &mut Vec<CallId>,
 ) -> Result<ToolCall, ErrorInfo> {
-    let Some((name, tool)) = selected.get_key_value(proposed.name.as_str()) else {
+    let Some((name, tool)) = selected.get(&proposed.name) else {
         return Err(ErrorInfo::new(Code::TOOL_NOT_ALLOWED));
     };
     let invalid = |message: String| ErrorInfo::new(Code::INVALID_TOOL_CALL).with_message(message);
     let id = CallId::parse(&proposed.id).map_err(|error| invalid(format!("a call of {name}: {error}")))?;
-    if !used_ids.insert(id.clone()) {
-        return Err(invalid(format!("a call of {name}: its id was used before in this run")));
+    match used_ids.binary_search(&id) {
+        Ok(_) => return Err(invalid(format!("a call of {name}: its id was used before in this run"))),
+        Err(place) => used_ids.insert(place, id.clone()),
     }
     let arguments =
         arguments(&proposed.arguments).map_err(|refused| invalid(format!("{name}: {refused}")))?;

@@ -78,7 +78,7 @@ impl Driver {
     pub fn stream(&self, request: RunRequest, principal: Principal) -> Result<EventStream, ErrorInfo> {
         let prepared = self.prepare(strict(&request)?)?;
         prepared.authorize(&principal.grants)?;
-        Ok(prepared.stream(principal, &Scope::default()))
+        Ok(prepared.stream(&principal, &Scope::default()))
     }
 
     /// Runs to the end and returns the result. Runs with interactive reviews must be streamed.
@@ -88,7 +88,7 @@ impl Driver {
     pub async fn run(&self, request: RunRequest, principal: Principal) -> Result<RunResult, ErrorInfo> {
         let prepared = self.prepare(strict(&request)?)?;
         prepared.authorize(&principal.grants)?;
-        prepared.run(principal, &Scope::default()).await
+        prepared.run(&principal, &Scope::default()).await
     }
 
     /// Takes a decision of an embedder, who vouches for the principal (contract 4.4).
@@ -172,13 +172,22 @@ impl Prepared {
     }
 
     /// Starts the run. It is cancelled when its scope is, or when the stream is dropped.
-    pub fn stream(self, principal: Principal, scope: &Scope) -> EventStream {
+    pub fn stream(self, principal: &Principal, scope: &Scope) -> EventStream {
         let Self { driver, provider, request } = self;
         let cancellation = scope.cancellation.child_token();
         let (outlet, stream) = stream::channel(cancellation.clone());
         let run_id = RunId::new(driver.0.ids.uuid());
         let tasks = scope.tasks.clone();
-        let run = Run::new(driver.0, provider, request, principal, run_id, outlet, cancellation, tasks);
+        let run = Run::new(
+            driver.0,
+            provider,
+            request,
+            principal.subject.clone(),
+            run_id,
+            outlet,
+            cancellation,
+            tasks,
+        );
         scope.tasks.spawn(run::drive(run));
         stream
     }
@@ -187,7 +196,7 @@ impl Prepared {
     ///
     /// # Errors
     /// `APPROVAL_STREAM_REQUIRED`, or the error of a run that failed or was cancelled.
-    pub async fn run(self, principal: Principal, scope: &Scope) -> Result<RunResult, ErrorInfo> {
+    pub async fn run(self, principal: &Principal, scope: &Scope) -> Result<RunResult, ErrorInfo> {
         self.check_buffered()?;
         let mut events = self.stream(principal, scope);
         while let Some(event) = events.next().await {

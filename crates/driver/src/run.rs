@@ -9,13 +9,13 @@
 //! Everything that waits goes through [`Run::guard`], which gives way to cancellation and to the idle clock. After
 //! either the run is *aborted*: it does nothing more but settle its review, say so, and end with `run.cancelled`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use countersign_approval_core::grants::Principal;
-use countersign_approval_core::ids::{CallId, RunId, ToolName};
+use countersign_approval_core::ids::{CallId, RunId, Subject};
 use countersign_protocol::code::{Code, ErrorInfo};
 use countersign_protocol::event::{Event, EventBody, FinishReason, RunResult};
 use countersign_protocol::request::{Role, RunRequest};
@@ -23,13 +23,11 @@ use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::batch;
-use crate::driver::{Parts, RegisteredTool, millis};
+use crate::batch::{self, Selected};
+use crate::driver::{Parts, millis};
 use crate::idle::IdleClock;
-use crate::provider::{
-    AssistantMessage, Message, Provider, RetryPolicy, ToolDefinition, Turn, TurnRequest,
-};
-use crate::stream::Outlet;
+use crate::provider::{AssistantMessage, Message, Provider, RetryPolicy, ToolDefinition, Turn, TurnRequest};
+use crate::stream::{Gone, Outlet};
 use crate::turn::{Throttle, TurnQueue};
 use crate::usage::UsageTotal;
 
@@ -44,7 +42,8 @@ pub(crate) struct Run {
     parts: Arc<Parts>,
     provider: Arc<dyn Provider>,
     request: RunRequest,
-    principal: Principal,
+    /// Who started it; the grants of the credential were checked before.
+    subject: Subject,
     run_id: RunId,
     outlet: Arc<Outlet>,
     /// Fires when the run is to end; tools see it.
@@ -93,7 +92,7 @@ pub(crate) async fn drive(mut run: Run) {
         tracing::error!(run = %run.run_id, "a run panicked");
         Err(Code::INTERNAL_ERROR.into())
     });
-    run.finish(end).await;
+    Box::pin(run.finish(end)).await;
 }
 
 impl Run {
@@ -102,7 +101,7 @@ impl Run {
         parts: Arc<Parts>,
         provider: Arc<dyn Provider>,
         request: RunRequest,
-        principal: Principal,
+        subject: Subject,
         run_id: RunId,
         outlet: Outlet,
         cancellation: CancellationToken,
@@ -114,7 +113,7 @@ impl Run {
             parts,
             provider,
             request,
-            principal,
+            subject,
             run_id,
             outlet: Arc::new(outlet),
             cancellation,
@@ -134,26 +133,15 @@ impl Run {
         })
         .await;
         let parts = Arc::clone(&self.parts);
-        let selected: BTreeMap<ToolName, &RegisteredTool> = self
-            .request
-            .tools
-            .iter()
-            .filter_map(|name| Some((name.clone(), parts.tools.get(name)?)))
-            .collect();
-        let definitions: Vec<ToolDefinition> = self
-            .request
-            .tools
-            .iter()
-            .filter_map(|name| Some(selected.get(name)?.definition.clone()))
-            .collect();
         let mut messages = self.opening_messages();
-        let mut used_ids: BTreeSet<CallId> = BTreeSet::new();
+        let mut used_ids: Vec<CallId> = Vec::new();
         let mut usage = UsageTotal::default();
         let last = self.request.max_steps.unwrap_or(DEFAULT_STEPS).min(self.parts.limits.max_steps);
         for step in 1..=last {
             self.progress();
             self.emit(EventBody::StepStarted { step }).await?;
-            let turn = self.model_turn(step, &messages, &definitions).await?;
+            // Boxed, here and below: a run that waits for a person does not carry the space of what is over.
+            let turn = Box::pin(self.model_turn(step, &messages)).await?;
             usage.add(&turn.usage.unwrap_or_default());
             if turn.calls.is_empty() {
                 return Ok(self.result(turn, usage, step));
@@ -162,14 +150,17 @@ impl Run {
                 return Err(Code::TRUNCATED_TOOL_CALL.into());
             }
             let position = if step == last { batch::Step::Last } else { batch::Step::Earlier };
-            let calls = batch::check(turn.calls, position, &selected, &mut used_ids)?;
+            let selected = Selected { tools: &parts.tools, names: &self.request.tools };
+            let calls = batch::check(turn.calls, position, selected, &mut used_ids)?;
             messages.push(Message::Assistant(AssistantMessage {
                 text: turn.text,
                 calls: calls.clone(),
                 native: turn.native,
             }));
             for call in calls {
-                let Some(tool) = selected.get(&call.name) else { return Err(Code::TOOL_NOT_ALLOWED.into()) };
+                let Some(tool) = parts.tools.get(&call.name) else {
+                    return Err(Code::TOOL_NOT_ALLOWED.into());
+                };
                 let output = self.call(&call, tool).await?;
                 messages.push(Message::Tool { call_id: call.id, name: call.name, output });
             }
@@ -193,13 +184,14 @@ impl Run {
     }
 
     /// One model call with everything it says meanwhile (contract 3.2).
-    async fn model_turn(
-        &mut self,
-        step: u32,
-        messages: &[Message],
-        tools: &[ToolDefinition],
-    ) -> Result<Turn, Stop> {
+    async fn model_turn(&mut self, step: u32, messages: &[Message]) -> Result<Turn, Stop> {
         let provider = Arc::clone(&self.provider);
+        let tools: Vec<ToolDefinition> = self
+            .request
+            .tools
+            .iter()
+            .filter_map(|name| Some(self.parts.tools.get(name)?.definition.clone()))
+            .collect();
         let model = self.request.model.clone();
         let instructions = self.request.instructions.clone();
         let queue = TurnQueue::default();
@@ -207,7 +199,7 @@ impl Run {
             model: &model,
             instructions: instructions.as_deref(),
             messages,
-            tools,
+            tools: &tools,
             max_output_tokens: self
                 .request
                 .max_output_tokens
@@ -261,7 +253,7 @@ impl Run {
                         biased;
                         turn = &mut turn => Next::Turn(turn),
                         () = queue.spoke() => Next::Spoke,
-                        Ok(()) = outlet.demand(), if queue.has_event() => Next::Deliver,
+                        Ok(()) = outlet.asked(), if queue.has_event() => Next::Deliver,
                     }
                 })
                 .await?;
@@ -305,7 +297,7 @@ impl Run {
     /// The terminal event (contract 5.4, 5.5). It is delivered whatever happens, unless nobody is there to take it.
     async fn finish(mut self, end: Result<RunResult, Stop>) {
         // A run ends when its end is taken: an abort before that beats a failure that nobody was told (contract 3.4).
-        let asked = self.outlet.demand().await;
+        let room = self.outlet.room().await;
         if self.aborted.is_none() && self.cancellation.is_cancelled() {
             self.abort(ErrorInfo::new(Code::CANCELLED));
         }
@@ -322,32 +314,45 @@ impl Run {
                 EventBody::RunFailed { error: ErrorInfo::new(Code::INTERNAL_ERROR) }
             }
         };
-        if asked.is_ok() {
+        if room.is_ok() {
             self.place(body);
         }
         // Whatever the run handed to tools and providers ends with it.
         self.cancellation.cancel();
     }
 
-    /// Hands an event over when the consumer asks for it; stops if the run is aborted first.
+    /// Hands an event over as soon as there is room for it; stops if the run is aborted first. What follows must be no
+    /// effect: the consumer may have yet to take the events before this one.
     async fn emit(&mut self, body: EventBody) -> Result<(), Stop> {
+        let outlet = Arc::clone(&self.outlet);
+        self.take_turn(outlet.room()).await?;
+        self.place(body);
+        Ok(())
+    }
+
+    /// As [`emit`](Self::emit), once the consumer has taken every event before.
+    async fn emit_alone(&mut self, body: EventBody) -> Result<(), Stop> {
         self.demand().await?;
         self.place(body);
         Ok(())
     }
 
-    /// Waits until the consumer has taken the last event and asks for more.
+    /// Waits until the consumer has taken every event and asks for more.
     async fn demand(&mut self) -> Result<(), Stop> {
         let outlet = Arc::clone(&self.outlet);
-        if self.guard(outlet.demand()).await?.is_err() {
-            return Err(self.abort(ErrorInfo::new(Code::CANCELLED)));
+        self.take_turn(outlet.asked()).await
+    }
+
+    async fn take_turn(&mut self, turn: impl Future<Output = Result<(), Gone>>) -> Result<(), Stop> {
+        match self.guard(turn).await? {
+            Ok(()) => Ok(()),
+            Err(Gone) => Err(self.abort(ErrorInfo::new(Code::CANCELLED))),
         }
-        Ok(())
     }
 
     /// Hands over what must be told even if the run is aborted meanwhile. Whether it was shows afterwards.
     async fn deliver(&mut self, body: EventBody) {
-        if self.demand().await.is_ok() || self.outlet.demand().await.is_ok() {
+        if self.demand().await.is_ok() || self.outlet.asked().await.is_ok() {
             self.place(body);
         }
     }
@@ -360,13 +365,17 @@ impl Run {
 
     /// Waits for something, giving way to cancellation first and to the idle clock second. Either aborts the run.
     async fn guard<T>(&mut self, wait: impl Future<Output = T>) -> Result<T, Stop> {
-        if self.aborted.is_some() {
-            return Err(Stop::Aborted);
+        self.check_aborted()?;
+        let mut wait = std::pin::pin!(wait);
+        // Most waits are over before they begin, and need nothing that would wake them.
+        if let Poll::Ready(value) = poll_fn(|cx| Poll::Ready(wait.as_mut().poll(cx))).await {
+            return Ok(value);
         }
         let idle = self.idle.deadline().map(|deadline| deadline.saturating_sub(self.now()));
         let idle = async {
             match idle {
-                Some(left) => tokio::time::sleep(left).await,
+                // Boxed: most runs have no limit, and all would carry the timer's state.
+                Some(left) => Box::pin(tokio::time::sleep(left)).await,
                 None => std::future::pending().await,
             }
         };
@@ -377,6 +386,20 @@ impl Run {
             value = wait => return Ok(value),
         };
         Err(self.abort(ErrorInfo::new(reason)))
+    }
+
+    /// Gives way to an abort, and to an idle clock that ran out while nobody was looking, as during a slow record.
+    fn check_aborted(&mut self) -> Result<(), Stop> {
+        if self.aborted.is_some() {
+            return Err(Stop::Aborted);
+        }
+        if self.cancellation.is_cancelled() {
+            return Err(self.abort(ErrorInfo::new(Code::CANCELLED)));
+        }
+        if self.idle.deadline().is_some_and(|deadline| deadline <= self.now()) {
+            return Err(self.abort(ErrorInfo::new(Code::IDLE_TIMEOUT)));
+        }
+        Ok(())
     }
 
     /// Ends the run as cancelled. The first reason stays.

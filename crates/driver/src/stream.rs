@@ -1,8 +1,10 @@
-//! The hand-over of events: pulled, one by one (design 4).
+//! The hand-over of events: pulled (design 4).
 //!
-//! The run may place an event only when the consumer has asked for one. So a run never gets ahead of its consumer,
-//! and "the consumer took the last event and asks for more" is something that the run can wait for.
+//! The run may place an event only where the consumer has made room for one, so it never gets ahead of its consumer by
+//! more than the consumer allowed. And "the consumer took everything and asks for more" is something that the run can
+//! wait for: before every effect it does.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +12,6 @@ use std::task::{Context, Poll, Waker};
 
 use countersign_protocol::event::Event;
 use futures_core::Stream;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// The events of one run, in order; the last one is terminal. Dropping it cancels the run and settles its review
@@ -19,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 pub struct EventStream {
     shared: Arc<Shared>,
     cancellation: CancellationToken,
+    /// How many events may be handed over each time that the consumer asks.
+    room: usize,
 }
 
 /// The run's end of the stream. When it is dropped the stream ends.
@@ -34,17 +37,20 @@ pub(crate) struct Gone;
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    demanded: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    slot: Option<Event>,
-    /// The consumer waits for an event.
-    demand: bool,
+    /// Handed over and not yet taken.
+    ready: VecDeque<Event>,
+    /// The consumer took all that was ready, and waits for more.
+    asked: bool,
+    /// How many more may be handed over before the consumer asks again.
+    room: usize,
     consumer_gone: bool,
     finished: bool,
-    waker: Option<Waker>,
+    consumer: Option<Waker>,
+    run: Option<Waker>,
 }
 
 impl Shared {
@@ -57,37 +63,48 @@ impl Shared {
 /// Both ends of a new stream. `cancellation` is what dropping the consumer's end cancels.
 pub(crate) fn channel(cancellation: CancellationToken) -> (Outlet, EventStream) {
     let shared = Arc::new(Shared::default());
-    (Outlet { shared: Arc::clone(&shared) }, EventStream { shared, cancellation })
+    (Outlet { shared: Arc::clone(&shared) }, EventStream { shared, cancellation, room: 1 })
 }
 
 impl Outlet {
-    /// Waits until the consumer asks for an event. It stays asked until [`place`](Self::place).
-    pub(crate) async fn demand(&self) -> Result<(), Gone> {
-        loop {
-            {
-                let state = self.shared.lock();
-                if state.consumer_gone {
-                    return Err(Gone);
-                }
-                if state.demand {
-                    return Ok(());
-                }
-            }
-            self.shared.demanded.notified().await;
-        }
+    /// Waits until the consumer has taken every event and asks for more. It stays asked until [`place`](Self::place).
+    pub(crate) async fn asked(&self) -> Result<(), Gone> {
+        self.until(|state| state.asked).await
     }
 
-    /// Hands an event over. Call it after [`demand`](Self::demand).
+    /// Waits until an event may be handed over, though the consumer may not have taken the ones before it.
+    pub(crate) async fn room(&self) -> Result<(), Gone> {
+        self.until(|state| state.room > 0).await
+    }
+
+    /// Hands an event over. Call it after [`asked`](Self::asked) or [`room`](Self::room).
     pub(crate) fn place(&self, event: Event) {
         let waker = {
             let mut state = self.shared.lock();
-            state.slot = Some(event);
-            state.demand = false;
-            state.waker.take()
+            state.ready.push_back(event);
+            state.asked = false;
+            state.room = state.room.saturating_sub(1);
+            state.consumer.take()
         };
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    /// Only the run's task waits here, for one thing at a time, so one waker is enough.
+    async fn until(&self, holds: impl Fn(&State) -> bool) -> Result<(), Gone> {
+        std::future::poll_fn(|cx| {
+            let mut state = self.shared.lock();
+            if state.consumer_gone {
+                return Poll::Ready(Err(Gone));
+            }
+            if holds(&state) {
+                return Poll::Ready(Ok(()));
+            }
+            keep(&mut state.run, cx);
+            Poll::Pending
+        })
+        .await
     }
 }
 
@@ -96,7 +113,7 @@ impl Drop for Outlet {
         let waker = {
             let mut state = self.shared.lock();
             state.finished = true;
-            state.waker.take()
+            state.consumer.take()
         };
         if let Some(waker) = waker {
             waker.wake();
@@ -111,25 +128,65 @@ impl EventStream {
         std::future::poll_fn(|cx| self.poll_event(cx)).await
     }
 
+    /// Lets the run hand over up to `events` events (at least one) each time that it is asked for more, for a consumer
+    /// that passes them on together, see [`next_ready`](Self::next_ready). Effects are never anticipated: no tool is
+    /// called and no review opened before every event but the last was taken, and an approved call waits for that one
+    /// too.
+    pub fn read_ahead(&mut self, events: usize) {
+        self.room = events.max(1);
+    }
+
+    /// An event that was handed over already. It asks for nothing, so the run does not go on.
+    pub fn next_ready(&mut self) -> Option<Event> {
+        self.shared.lock().take()
+    }
+
     /// Cancels the run; its last events can still be read.
     pub fn cancel(&self) {
         self.cancellation.cancel();
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        {
+        let run = {
             let mut state = self.shared.lock();
-            if let Some(event) = state.slot.take() {
+            if let Some(event) = state.take() {
                 return Poll::Ready(Some(event));
             }
             if state.finished {
                 return Poll::Ready(None);
             }
-            state.demand = true;
-            state.waker = Some(cx.waker().clone());
+            keep(&mut state.consumer, cx);
+            if state.asked {
+                None
+            } else {
+                state.asked = true;
+                state.room = self.room;
+                state.run.take()
+            }
+        };
+        if let Some(run) = run {
+            run.wake();
         }
-        self.shared.demanded.notify_one();
         Poll::Pending
+    }
+}
+
+impl State {
+    fn take(&mut self) -> Option<Event> {
+        let event = self.ready.pop_front();
+        if self.ready.is_empty() {
+            // A waiting run keeps no space for events.
+            self.ready = VecDeque::new();
+        }
+        event
+    }
+}
+
+/// Remembers whom to wake.
+fn keep(slot: &mut Option<Waker>, cx: &Context<'_>) {
+    match slot {
+        Some(waker) => waker.clone_from(cx.waker()),
+        None => *slot = Some(cx.waker().clone()),
     }
 }
 
@@ -143,9 +200,15 @@ impl Stream for EventStream {
 
 impl Drop for EventStream {
     fn drop(&mut self) {
-        self.shared.lock().consumer_gone = true;
+        let run = {
+            let mut state = self.shared.lock();
+            state.consumer_gone = true;
+            state.run.take()
+        };
         self.cancellation.cancel();
-        self.shared.demanded.notify_one();
+        if let Some(run) = run {
+            run.wake();
+        }
     }
 }
 

@@ -18,6 +18,10 @@ use crate::slots::Slot;
 use crate::wire::{PeerWatch, Signals};
 
 const HEARTBEAT: Duration = Duration::from_millis(version::HEARTBEAT_MS);
+/// Heartbeats of all streams fall on multiples of this, so that many are due at once and share one wake-up.
+const BEAT_MS: u128 = 50;
+/// Frames are gathered into one write until they are as long as this.
+const TOGETHER_BYTES: usize = 4 * 1024;
 
 /// The body of an answer.
 pub(crate) enum AnswerBody {
@@ -56,7 +60,7 @@ impl Body for AnswerBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(bytes) => bytes.is_empty(),
-            Self::Events(events) => events.ended,
+            Self::Events(events) => events.ended && events.first.is_none(),
         }
     }
 
@@ -71,8 +75,8 @@ impl Body for AnswerBody {
 /// The events of a run. Dropping it cancels the run and gives its slot back.
 pub(crate) struct EventBody {
     events: EventStream,
-    /// The event that was awaited before the headers were sent.
-    first: Option<Event>,
+    /// The frame of the event that was awaited before the headers were sent.
+    first: Option<Bytes>,
     ended: bool,
     heartbeat: Pin<Box<Sleep>>,
     signals: Arc<Signals>,
@@ -81,18 +85,22 @@ pub(crate) struct EventBody {
 }
 
 impl EventBody {
+    /// `origin` is any moment that all streams have in common.
     pub(crate) fn new(
-        first: Event,
+        origin: Instant,
+        first: &Event,
         events: EventStream,
         signals: Arc<Signals>,
         watch: PeerWatch,
         slot: Slot,
     ) -> Self {
+        let mut frame = Vec::new();
+        sse::encode_frame(first, &mut frame);
         Self {
             events,
-            first: Some(first),
-            ended: false,
-            heartbeat: Box::pin(sleep_until(Instant::now() + HEARTBEAT)),
+            first: Some(frame.into()),
+            ended: first.is_terminal(),
+            heartbeat: Box::pin(sleep_until(next_beat(origin, Instant::now() + HEARTBEAT))),
             signals,
             _watch: watch,
             _slot: slot,
@@ -100,25 +108,23 @@ impl EventBody {
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Unfinished>>> {
+        self.signals.body_polled();
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(self.hand_over(first))));
+        }
         if self.ended {
             return Poll::Ready(None);
         }
         if self.signals.is_back_pressured() {
-            // Not asking for the next event is what holds the run back. The connection wakes this task once the frame
+            // Not asking for the next event is what holds the run back. The connection polls this again once the frame
             // before is written; a heartbeat that falls due until then is left out.
             while self.poll_heartbeat(cx).is_ready() {}
             return Poll::Pending;
         }
-        let next = match self.first.take() {
-            Some(first) => Poll::Ready(Some(first)),
-            None => Pin::new(&mut self.events).poll_next(cx),
-        };
-        match next {
+        match Pin::new(&mut self.events).poll_next(cx) {
             Poll::Ready(Some(event)) => {
-                self.ended = event.is_terminal();
-                let mut frame = Vec::new();
-                sse::encode_frame(&event, &mut frame);
-                Poll::Ready(Some(Ok(self.hand_over(frame.into()))))
+                let frames = self.frames(&event);
+                Poll::Ready(Some(Ok(self.hand_over(frames))))
             }
             Poll::Ready(None) => {
                 self.ended = true;
@@ -129,6 +135,20 @@ impl EventBody {
             }
             Poll::Pending => Poll::Pending,
         }
+    }
+
+    /// The frame of an event, and of those that were handed over with it: they are one write.
+    fn frames(&mut self, first: &Event) -> Bytes {
+        let mut frames = Vec::with_capacity(TOGETHER_BYTES / 4);
+        sse::encode_frame(first, &mut frames);
+        self.ended = first.is_terminal();
+        while frames.len() < TOGETHER_BYTES
+            && let Some(event) = self.events.next_ready()
+        {
+            sse::encode_frame(&event, &mut frames);
+            self.ended = event.is_terminal();
+        }
+        frames.into()
     }
 
     fn hand_over(&self, frame: Bytes) -> Bytes {
@@ -146,4 +166,10 @@ impl EventBody {
         }
         due
     }
+}
+
+/// The first beat at or after `due`.
+fn next_beat(origin: Instant, due: Instant) -> Instant {
+    let rest = due.saturating_duration_since(origin).as_millis() % BEAT_MS;
+    due + Duration::from_millis(u64::try_from((BEAT_MS - rest) % BEAT_MS).unwrap_or(0))
 }

@@ -1,6 +1,9 @@
 //! One connection: hyper with the contract's limits (contract 1.8), ended early by shutdown.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -31,7 +34,10 @@ where
     let signals = Arc::<Signals>::default();
     let service = {
         let (shared, signals) = (Arc::clone(&shared), Arc::clone(&signals));
-        service_fn(move |request| router::answer(Arc::clone(&shared), Arc::clone(&signals), request))
+        service_fn(move |request| {
+            // hyper keeps the space of this future as long as the connection; what is boxed goes when the answer is there.
+            Box::pin(router::answer(Arc::clone(&shared), Arc::clone(&signals), request))
+        })
     };
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
@@ -50,21 +56,36 @@ where
             () = shared.stopped.cancelled() => return,
             () = shared.closing.cancelled(), if !told => {
                 told = true;
-                std::pin::Pin::new(&mut connection).graceful_shutdown();
+                Pin::new(&mut connection).graceful_shutdown();
             }
-            ended = &mut connection => break ended,
+            ended = poll_fn(|cx| drive(&mut connection, &signals, cx)) => break ended,
         }
     };
     match ended {
         Ok(()) if signals.is_body_unread() => {
             let io = connection.into_parts().io.into_inner().into_inner();
-            tokio::select! {
-                () = shared.stopped.cancelled() => {}
-                () = linger(io) => {}
-            }
+            // Boxed: it is rare, and every connection would carry its state.
+            Box::pin(async {
+                tokio::select! {
+                    () = shared.stopped.cancelled() => {}
+                    () = linger(io) => {}
+                }
+            })
+            .await;
         }
         Ok(()) => {}
         Err(error) => tracing::debug!(%error, "connection ended"),
+    }
+}
+
+/// Polls a connection. When all that the answer's body gave was written, the body is polled again, so that it asks for
+/// more; hyper may or may not do that by itself.
+fn drive<C: Future + Unpin>(connection: &mut C, signals: &Signals, cx: &mut Context<'_>) -> Poll<C::Output> {
+    loop {
+        let ended = Pin::new(&mut *connection).poll(cx);
+        if ended.is_ready() || !signals.take_drained() {
+            return ended;
+        }
     }
 }
 

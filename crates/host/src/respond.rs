@@ -17,8 +17,10 @@ const MAX_MESSAGE_BYTES: usize = 8_000;
 
 /// 200 with a JSON value.
 pub(crate) fn ok(value: &impl Serialize) -> Answer {
-    match serde_json::to_vec(value) {
-        Ok(body) => json(StatusCode::OK, body.into()),
+    // Room for a receipt, the answer that is waited for.
+    let mut body = Vec::with_capacity(512);
+    match serde_json::to_writer(&mut body, value) {
+        Ok(()) => json(StatusCode::OK, body.into()),
         // Our own types all have a JSON form; should one lose it, that is our error and not the caller's.
         Err(_) => error(&ErrorInfo::new(countersign_protocol::code::Code::INTERNAL_ERROR)),
     }

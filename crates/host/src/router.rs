@@ -28,8 +28,7 @@ pub(crate) async fn answer(
     if !request.body().is_end_stream() {
         signals.body_expected();
     }
-    // hyper keeps the space of this future as long as the connection; what is boxed goes when the answer is there.
-    let mut answer = match Box::pin(checked(&shared, &signals, arrived, request, origin.as_ref())).await {
+    let mut answer = match checked(&shared, &signals, arrived, request, origin.as_ref()).await {
         Ok(answer) => answer,
         Err(NoPayload::Refused(info)) => respond::error(&info),
         Err(NoPayload::Gone(gone)) => return Err(gone),

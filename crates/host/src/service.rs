@@ -8,7 +8,7 @@ use bytes::Bytes;
 use countersign_driver::{Driver, Scope};
 use countersign_protocol::version::{ProtocolInfo, feature};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) closing: CancellationToken,
     /// The runs that came over these connections; `closing` cancels them.
     pub(crate) runs: Scope,
+    /// When the service was made.
+    pub(crate) started: Instant,
     /// Connections are dropped.
     pub(crate) stopped: CancellationToken,
     connections: TaskTracker,
@@ -70,6 +72,7 @@ impl Service {
             protocol,
             runs: Scope::new(closing.clone()),
             closing,
+            started: Instant::now(),
             stopped: CancellationToken::new(),
             connections: TaskTracker::new(),
         };

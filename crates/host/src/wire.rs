@@ -2,6 +2,7 @@
 //! everything was written, and whether the peer has gone.
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +23,8 @@ const STALL: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     unflushed: AtomicBool,
+    /// Everything was written since the answer's body was last polled.
+    drained: AtomicBool,
     running: AtomicBool,
     unread: AtomicBool,
     arrived: Mutex<Option<Instant>>,
@@ -31,6 +34,16 @@ impl Signals {
     /// A frame was handed to hyper.
     pub(crate) fn frame_handed_over(&self) {
         self.unflushed.store(true, Relaxed);
+    }
+
+    /// The answer's body is polled and sees what was written so far.
+    pub(crate) fn body_polled(&self) {
+        self.drained.store(false, Relaxed);
+    }
+
+    /// Whether the answer's body has yet to learn that everything was written; it is asked once.
+    pub(crate) fn take_drained(&self) -> bool {
+        self.drained.load(Relaxed) && self.drained.swap(false, Relaxed)
     }
 
     /// Whether a frame that was handed over has not been written to the connection yet.
@@ -116,8 +129,8 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Wire<I> {
     /// half-closed connection too: the two look alike until something is written (contract 1.8).
     fn watch(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while self.signals.running.load(Relaxed) {
-            let mut chunk = [0_u8; 1024];
-            let mut chunk = ReadBuf::new(&mut chunk);
+            let mut chunk = [MaybeUninit::uninit(); 1024];
+            let mut chunk = ReadBuf::uninit(&mut chunk);
             match Pin::new(&mut self.io).poll_read(cx, &mut chunk) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(read) => read?,
@@ -181,9 +194,9 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<I> {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.watch(cx)?;
         ready!(Pin::new(&mut self.io).poll_flush(cx))?;
-        if self.signals.unflushed.swap(false, Relaxed) {
-            // The answer's body is polled by this same task.
-            cx.waker().wake_by_ref();
+        if self.signals.unflushed.load(Relaxed) {
+            self.signals.unflushed.store(false, Relaxed);
+            self.signals.drained.store(true, Relaxed);
         }
         Poll::Ready(Ok(()))
     }

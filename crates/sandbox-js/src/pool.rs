@@ -52,6 +52,8 @@ struct State {
     /// Threads that were given up and are still stuck.
     lost: usize,
     closed: bool,
+    /// Whether the watchdog sleeps until it is woken. Otherwise it looks by itself, and nothing is overdue sooner.
+    unwatched: bool,
 }
 
 struct Job {
@@ -85,6 +87,7 @@ impl Pool {
             threads: 0,
             lost: 0,
             closed: false,
+            unwatched: false,
         };
         let wanted = threads.max(1);
         let (work, watch_work) = (Condvar::new(), Condvar::new());
@@ -178,8 +181,11 @@ fn serve(shared: &Shared) {
         let deadline = Instant::now() + job.allowed;
         let overdue = Some((job.overdue, job.answer));
         state.running.insert(id, Running { deadline, overdue, is_lost: false });
+        let unwatched = state.unwatched;
         drop(state);
-        shared.watch.notify_one();
+        if unwatched {
+            shared.watch.notify_one();
+        }
         // A panic ends the job (its sender is dropped), not the thread.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job.work));
         let mut state = shared.lock();
@@ -229,6 +235,7 @@ fn watch(shared: &Arc<Shared>) {
             state = shared.lock();
         }
         let busy = state.running.values().any(|running| running.overdue.is_some());
+        state.unwatched = !busy && !state.closed;
         state = match busy || state.closed {
             true => shared
                 .watch
@@ -236,5 +243,6 @@ fn watch(shared: &Arc<Shared>) {
                 .map_or_else(|poisoned| poisoned.into_inner().0, |woken| woken.0),
             false => shared.watch.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner()),
         };
+        state.unwatched = false;
     }
 }

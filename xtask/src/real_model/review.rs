@@ -307,10 +307,13 @@ impl<'a> Bench<'a> {
 
     /// Waits until the model works for nobody, and says how long that took.
     fn slots_get_free(&self) -> Result<Duration> {
+        // Without a stream the server looks once a second whether somebody still waits, and each question about its slots
+        // lets that second begin anew.
+        let pause = Duration::from_millis(if self.provider == BUFFERED { 1_500 } else { 10 });
         let start = Instant::now();
         while self.model.busy_slots()? > 0 {
             ensure!(start.elapsed() < FREE_LIMIT, "the model still works for a run that has ended");
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(pause);
         }
         Ok(start.elapsed())
     }

@@ -67,14 +67,14 @@ mod tests {
     fn verdicts_are_told_once_with_their_models() {
         let key = "wrong key: the server does not accept it (HTTP 401)";
         let model = "wrong model: the server does not serve it (HTTP 404)";
-        let rows: [(&[(&str, Verdict)], &[String]); 5] = [
-            (&[("a", Verdict::Good), ("b", Verdict::Good)], &[]),
-            (&[("a", Verdict::WrongKey(401)), ("b", Verdict::WrongKey(401))], &[key.to_owned()]),
-            (&[("a", Verdict::WrongModel(404))], &[format!("{model}: a")]),
-            (&[("a", Verdict::Good), ("b", Verdict::WrongModel(404))], &[format!("{model}: b")]),
+        let rows = [
+            (&[("a", Verdict::Good), ("b", Verdict::Good)][..], vec![]),
+            (&[("a", Verdict::WrongKey(401)), ("b", Verdict::WrongKey(401))], vec![key.to_owned()]),
+            (&[("a", Verdict::WrongModel(404))], vec![format!("{model}: a")]),
+            (&[("a", Verdict::Good), ("b", Verdict::WrongModel(404))], vec![format!("{model}: b")]),
             (
                 &[("a", Verdict::WrongKey(401)), ("b", Verdict::Good), ("c", Verdict::WrongModel(404))],
-                &[format!("{key}: a"), format!("{model}: c")],
+                vec![format!("{key}: a"), format!("{model}: c")],
             ),
         ];
         for (asked, expected) in rows {

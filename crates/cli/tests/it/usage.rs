@@ -11,10 +11,10 @@ use crate::support::{Host, Place, countersign, finish, run};
 fn only_what_is_built_is_offered() {
     let help = run(&["--help"]);
     assert_eq!(help.status, Some(0));
-    for command in ["demo", "init", "serve", "run", "audit"] {
+    for command in ["demo", "init", "serve", "run", "run-code", "audit"] {
         assert!(help.out.contains(&format!("\n  {command} ")), "{command}: {}", help.out);
     }
-    assert!(!help.out.contains("run-code") && !help.out.contains("resume"), "{}", help.out);
+    assert!(!help.out.contains("resume"), "{}", help.out);
     assert!(!run(&["demo", "--help"]).out.contains("--code"));
 }
 
@@ -27,7 +27,7 @@ fn wrong_usage_is_2_and_says_why() {
     let good = ["run", "--provider", "mock", "--model", "demo"];
     let cases: &[(&[&str], &str)] = &[
         (&[], "Usage"),
-        (&["run-code", "x"], "unrecognized"),
+        (&["resume", "x"], "unrecognized"),
         (&["demo", "--decide", "yes"], "invalid value"),
         (&["audit", "verify", "x", "--head", "abc"], "64 lower-case hex digits"),
         (&["audit", "show", "x", "--run", "abc"], "UUID"),

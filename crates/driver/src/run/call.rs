@@ -36,7 +36,7 @@ struct Allowed {
 impl Run {
     /// Takes one call through to its confirmed output.
     pub(super) async fn call(&mut self, call: &ToolCall, tool: &RegisteredTool) -> Result<Exact, Stop> {
-        self.emit(EventBody::ToolCalled { call: call.clone() }).await?;
+        self.emit_alone(EventBody::ToolCalled { call: call.clone() }).await?;
         let execution = match tool.review {
             Review::NotRequired => {
                 self.check_aborted()?;
@@ -44,12 +44,13 @@ impl Run {
             }
             Review::Required => {
                 let allowed = self.allow(call).await?;
-                Some(self.record_start(call, allowed).await?)
+                Some(Box::pin(self.record_start(call, allowed)).await?)
             }
         };
-        let output = self.execute(call, tool, execution.as_ref()).await?;
+        let output = Box::pin(self.execute(call, tool, execution.as_ref())).await?;
         self.progress();
-        self.emit(EventBody::ToolCompleted { call_id: call.id.clone(), output: output.clone() }).await?;
+        self.emit_alone(EventBody::ToolCompleted { call_id: call.id.clone(), output: output.clone() })
+            .await?;
         // Only now has anybody been told; a run that ends before says "uncertain" (law 8).
         self.in_flight = InFlight::Nothing;
         Ok(output)
@@ -60,10 +61,10 @@ impl Run {
         if let Some(approve) = self.parts.approve.clone() {
             let context = ApproveContext {
                 run_id: self.run_id,
-                subject: self.principal.subject.clone(),
+                subject: self.subject.clone(),
                 provider: self.request.provider.clone(),
             };
-            match self.guard(approve.approve(call, &context)).await?? {
+            match Box::pin(self.guard(approve.approve(call, &context))).await?? {
                 Permission::Allow => {}
                 Permission::Refuse => return Err(Code::APPROVAL_REQUIRED.into()),
             }
@@ -83,18 +84,16 @@ impl Run {
     async fn review(&mut self, call: &ToolCall, approvals: &Approvals) -> Result<Allowed, Stop> {
         self.check_aborted()?;
         let reviews = Arc::clone(&self.parts.reviews);
-        let mut review = reviews
-            .open(ReviewOf {
-                run_id: self.run_id,
-                subject: &self.principal.subject,
-                provider: &self.request.provider,
-                call,
-                idle_policy: approvals.idle_policy,
-                expires_after: millis(approvals.expires_after_ms),
-                aborted: &self.cancellation,
-            })
-            .await
-            .map_err(|error| public(&error))?;
+        let opening = reviews.open(ReviewOf {
+            run_id: self.run_id,
+            subject: &self.subject,
+            provider: &self.request.provider,
+            call,
+            idle_policy: approvals.idle_policy,
+            expires_after: millis(approvals.expires_after_ms),
+            aborted: &self.cancellation,
+        });
+        let mut review = Box::pin(opening).await.map_err(|error| public(&error))?;
         let id = review.approval.approval_id;
         let digest = review.approval.call.digest();
         if approvals.idle_policy == IdlePolicy::Pause {
@@ -128,7 +127,7 @@ impl Run {
     async fn wait_for_person(&mut self, review: &mut OpenReview) -> Result<Resolution, AuditFailed> {
         enum Next {
             Settled(Result<Resolution, AuditFailed>),
-            Asked(Result<(), Gone>),
+            Room(Result<(), Gone>),
         }
         let outlet = Arc::clone(&self.outlet);
         let mut question =
@@ -139,14 +138,14 @@ impl Run {
                     tokio::select! {
                         biased;
                         settled = review.settled() => Next::Settled(settled),
-                        asked = outlet.demand(), if question.is_some() => Next::Asked(asked),
+                        room = outlet.room(), if question.is_some() => Next::Room(room),
                     }
                 })
                 .await;
             match next {
                 Ok(Next::Settled(settled)) => break settled,
-                Ok(Next::Asked(Ok(()))) => question.take().into_iter().for_each(|body| self.place(body)),
-                Ok(Next::Asked(Err(Gone))) | Err(_) => {
+                Ok(Next::Room(Ok(()))) => question.take().into_iter().for_each(|body| self.place(body)),
+                Ok(Next::Room(Err(Gone))) | Err(_) => {
                     self.abort(ErrorInfo::new(Code::CANCELLED));
                     // Boxed: it is rare, and every waiting run would carry its state.
                     Box::pin(self.parts.reviews.cancel(review.approval.approval_id)).await;
@@ -164,7 +163,7 @@ impl Run {
     async fn record_start(&mut self, call: &ToolCall, allowed: Allowed) -> Result<Execution, Stop> {
         self.check_aborted()?;
         let execution = Execution {
-            subject: self.principal.subject.clone(),
+            subject: self.subject.clone(),
             provider: self.request.provider.clone(),
             run_id: self.run_id,
             approval_id: allowed.approval,
@@ -230,7 +229,7 @@ impl Run {
         let context = ToolContext {
             run_id: self.run_id,
             call_id: call.id.clone(),
-            subject: self.principal.subject.clone(),
+            subject: self.subject.clone(),
             cancellation: self.cancellation.clone(),
             progress: progress.clone(),
         };
@@ -259,7 +258,7 @@ impl Run {
                         biased;
                         ended = &mut task => Next::Ended(ended),
                         () = progress.reported() => Next::Progress,
-                        Ok(()) = outlet.demand(), if !shown => Next::Asked,
+                        Ok(()) = outlet.asked(), if !shown => Next::Asked,
                     }
                 })
                 .await?;
@@ -277,19 +276,5 @@ impl Run {
                 }
             }
         }
-    }
-
-    /// Gives way to an abort, and to an idle clock that ran out while nobody was looking, as during a slow record.
-    fn check_aborted(&mut self) -> Result<(), Stop> {
-        if self.aborted.is_some() {
-            return Err(Stop::Aborted);
-        }
-        if self.cancellation.is_cancelled() {
-            return Err(self.abort(ErrorInfo::new(Code::CANCELLED)));
-        }
-        if self.idle.deadline().is_some_and(|deadline| deadline <= self.now()) {
-            return Err(self.abort(ErrorInfo::new(Code::IDLE_TIMEOUT)));
-        }
-        Ok(())
     }
 }

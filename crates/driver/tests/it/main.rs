@@ -8,6 +8,7 @@
 )]
 #![allow(clippy::type_complexity, reason = "tables of cases")]
 
+mod ahead;
 mod behaviours;
 mod gate;
 mod histories;

@@ -5,8 +5,6 @@ mod catalog;
 mod decisions;
 mod runs;
 
-use std::sync::Arc;
-
 use countersign_approval_core::grants::Principal;
 use countersign_protocol::code::{Code, ErrorInfo};
 use countersign_protocol::version;
@@ -79,9 +77,4 @@ impl Write {
             _ => Absent::at(path).map(Self::Absent),
         }
     }
-}
-
-/// Who is asking, as the driver wants it.
-fn caller(principal: &Arc<Principal>) -> Principal {
-    Principal::clone(principal)
 }

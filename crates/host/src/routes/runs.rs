@@ -10,12 +10,14 @@ use countersign_protocol::version::SSE_MEDIA_TYPE;
 use http::HeaderMap;
 use http::header::ACCEPT;
 
-use super::caller;
 use crate::body::EventBody;
 use crate::respond::{self, Answer};
 use crate::service::Shared;
 use crate::slots::Slot;
 use crate::wire::Signals;
+
+/// How many events may share a write: a whole answer of the model behind the output of a tool.
+const READ_AHEAD: usize = 8;
 
 /// Validates, authorizes, takes a slot, runs: in this order (contract 2.1).
 pub(crate) async fn run(
@@ -49,9 +51,10 @@ async fn stream(
     slot: Slot,
 ) -> Result<Answer, ErrorInfo> {
     let watch = signals.watch_peer();
-    let mut events = prepared.stream(caller(principal), &shared.runs);
+    let mut events = prepared.stream(principal, &shared.runs);
     let first = events.next().await.ok_or_else(|| ErrorInfo::new(Code::INTERNAL_ERROR))?;
-    Ok(respond::events(EventBody::new(first, events, Arc::clone(signals), watch, slot)))
+    events.read_ahead(READ_AHEAD);
+    Ok(respond::events(EventBody::new(shared.started, &first, events, Arc::clone(signals), watch, slot)))
 }
 
 /// Answers with the result when it is there. Dropping this future, as a hang-up does, cancels the run.
@@ -64,7 +67,7 @@ async fn buffer(
 ) -> Result<Answer, ErrorInfo> {
     prepared.check_buffered()?;
     let _watch = signals.watch_peer();
-    let result = prepared.run(caller(principal), &shared.runs).await?;
+    let result = prepared.run(principal, &shared.runs).await?;
     Ok(respond::ok(&result))
 }
 

@@ -7,6 +7,7 @@ mod erase;
 mod position;
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use oxc_allocator::Allocator;
@@ -16,6 +17,7 @@ use oxc_span::{SourceType, Span};
 
 use crate::engine::{self, Bytecode, NotCompiled};
 use crate::limits::{Bound, Limits};
+use crate::pool::STACK;
 
 pub(crate) use position::Lines;
 pub use position::Position;
@@ -66,12 +68,15 @@ const CLOSE: &str = "\n})";
 /// a bound of its own.
 const STACK_PER_LEVEL: usize = if cfg!(debug_assertions) { 32 << 10 } else { 8 << 10 };
 const STACK_BASE: usize = 1 << 20;
+/// Stack that a thread of the pool has left when it reads a source: a thread for each would cost more than the parser
+/// takes for most.
+const HERE: usize = STACK - (2 << 20);
 /// Nesting beyond this is refused before the parser sees it.
 const MAX_NESTING: usize = 1_000;
 /// More of these are refused: the parser tries each as the beginning of type arguments, and `A<A<A<…` costs the square.
 const MAX_LESS_THAN: usize = 2_000;
 
-/// Reads `code`. The engine's compiler, which is C, has not seen it yet.
+/// Reads `code`, on a thread of the pool. The engine's compiler, which is C, has not seen it yet.
 pub(crate) fn read(code: &Arc<str>, limits: &Limits) -> Result<Program, NotAProgram> {
     if code.len() > limits.source {
         return Err(NotAProgram::Limit(Bound::Source));
@@ -162,8 +167,12 @@ fn too_nested(code: &str) -> Option<usize> {
     None
 }
 
-/// Runs `work` on a thread with that much stack. Only what is used of it is backed by memory.
+/// Runs `work` with that much stack: here if there is as much, otherwise on a thread of its own. Only what is used of it is
+/// backed by memory.
 fn on_stack<T: Send>(size: usize, work: impl FnOnce() -> T + Send) -> Result<T, String> {
+    if size <= HERE {
+        return catch_unwind(AssertUnwindSafe(work)).map_err(|_| "the parser panicked".to_owned());
+    }
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .name("countersign-parse".to_owned())
