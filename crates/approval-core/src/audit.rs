@@ -148,33 +148,9 @@ pub trait AuditSink: Send + Sync {
     /// Any error refuses the record, and with it the step that it stands for.
     fn record(&self, record: &AuditRecord) -> Result<(), BoxError>;
 
-    /// Whether `record` waits for something slow, such as a disk. If so it is called where it may wait: on a pool of
-    /// threads for blocking work, where several calls may share one wait, or as [`submit`](Self::submit) says.
+    /// Whether `record` waits for something slow, such as a disk. If so it is called on a pool of threads for
+    /// blocking work, where several calls may share one wait.
     fn blocking(&self) -> bool {
         false
     }
-
-    /// Takes a record without waiting, for sinks that are [`blocking`](Self::blocking) and have a thread of their own.
-    /// The contract is that of `record`: `done` gets `Ok` only once the record is durable. A `done` that is dropped
-    /// refuses the record.
-    fn submit(&self, record: &AuditRecord, done: Done) -> Submitted {
-        let _ = (record, done);
-        Submitted::Unsupported
-    }
-}
-
-/// Called once, from any thread, when a submitted record was accepted or refused. It must not wait.
-pub type Done = Box<dyn FnOnce(Result<(), BoxError>) + Send>;
-
-/// What became of a record that was [submitted](AuditSink::submit).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "a record that was not taken must be recorded"]
-pub enum Submitted {
-    /// The sink has it and calls `done`.
-    Taken,
-    /// Not taken: no other record is in work, so the caller's own thread is the quickest. `record` waits for nobody
-    /// else, unless another caller is quicker.
-    Idle,
-    /// Not taken: the sink has nothing but `record`.
-    Unsupported,
 }

@@ -108,9 +108,9 @@ impl Job<'_> {
             tokio::select! {
                 biased;
                 () = interrupts.next(), if !cancellation.is_cancelled() => {
-                    if review.take().is_some() {
-                        view.end_question().map_err(shown)?;
-                    }
+                    review = None;
+                    // The terminal has echoed the key, perhaps behind the question.
+                    view.end_question().map_err(shown)?;
                     view.note("Interrupted: the run is cancelled; commands that run are ended.").map_err(shown)?;
                     cancellation.cancel();
                 }

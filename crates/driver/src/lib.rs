@@ -64,7 +64,6 @@ mod schema;
 #[path = "schema_off.rs"]
 mod schema;
 mod scope;
-mod sink;
 mod stream;
 pub mod system;
 mod tools;

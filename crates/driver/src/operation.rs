@@ -8,7 +8,6 @@
 //! [`MemoryOperationStore`] forgets when the process ends; `countersign_store::sqlite::Operations` does not.
 
 use std::fmt;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use countersign_approval_core::audit::BoxError;
@@ -21,41 +20,13 @@ use countersign_protocol::request::RunRequest;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
-#[expect(dead_code, reason = "the run loop writes it soon")]
-pub(crate) mod journal;
+#[cfg_attr(not(test), expect(dead_code, reason = "the run loop does not write it yet"))]
+mod journal;
 mod memory;
-#[expect(dead_code, reason = "the driver tells it soon")]
-pub(crate) mod replay;
+#[cfg_attr(not(test), expect(dead_code, reason = "the driver does not tell it yet"))]
+mod replay;
 
 pub use memory::{DEFAULT_MAX_ENTRIES, MemoryOperationStore};
-
-/// The most bytes of one operation's log, unless [`OperationSettings`] say otherwise (contract 9).
-pub const DEFAULT_MAX_RECORD_BYTES: u64 = 8_000_000;
-
-/// Idempotency keys are honoured if a driver has these (contract 9, feature `idempotency`).
-#[derive(Clone)]
-pub struct OperationSettings {
-    /// What remembers the operations.
-    pub store: Arc<dyn OperationStore>,
-    /// `maxRecordBytes`: the most bytes of one operation's log, at least 1. An operation that needs more fails with
-    /// `OPERATION_RECORD_LIMIT`, and is uncertain.
-    pub max_record_bytes: u64,
-}
-
-impl OperationSettings {
-    /// This store with the default bound.
-    pub fn new(store: Arc<dyn OperationStore>) -> Self {
-        Self { store, max_record_bytes: DEFAULT_MAX_RECORD_BYTES }
-    }
-}
-
-impl fmt::Debug for OperationSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OperationSettings")
-            .field("max_record_bytes", &self.max_record_bytes)
-            .finish_non_exhaustive()
-    }
-}
 
 /// Remembers operations. Shared by all runs of a process; no other process writes the same data.
 ///
@@ -76,7 +47,7 @@ pub trait OperationStore: Send + Sync {
 
 /// A running operation, in the hands of its run. Dropping it makes the operation uncertain.
 #[async_trait]
-pub trait Operation: Send {
+pub trait Operation: Send + Sync {
     /// Appends events to the log: in this order, all or none. They are durable when this returns.
     ///
     /// # Errors
@@ -116,7 +87,7 @@ impl OperationKey {
 /// absent, and lists and objects that are empty, are not part of it; the order of members does not matter.
 ///
 /// # Errors
-/// serde_json's, if the request has no JSON form, which no request that was checked lacks.
+/// serde_json's, if the request has no JSON form. A request that was read from JSON has one.
 pub fn fingerprint(request: &RunRequest) -> Result<Digest, serde_json::Error> {
     const WHOLE: Gate = Gate { max_depth: MAX_DEPTH + ENVELOPE_DEPTH, numbers: Numbers::AsWritten };
     let text = serde_json::to_string(request)?;

@@ -3,9 +3,8 @@
 //! Every change follows one line: lock, propose, unlock; record; lock, commit, unlock; tell the waiter. No lock is
 //! held while the sink works.
 
-use std::future::{Future as _, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use countersign_approval_core::Error;
@@ -23,8 +22,6 @@ use countersign_protocol::code::{Code, ErrorInfo};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
-
-use crate::sink;
 
 /// A review that is due by the wall clock is seen at most this late, even if that clock was set forward meanwhile.
 const WALL_TICK: Duration = Duration::from_secs(1);
@@ -204,8 +201,14 @@ impl Reviews {
     /// Records a fact; `Ok` means that the sink accepted it. A panic of the sink is a refusal.
     pub(crate) async fn record(&self, record: &AuditRecord) -> Result<(), BoxError> {
         let Some(sink) = &self.sink else { return Ok(()) };
-        let accepted =
-            if sink.blocking() { sink::slow(sink, record).await } else { sink::guarded(&**sink, record) };
+        let accepted = if sink.blocking() {
+            let (sink, record) = (Arc::clone(sink), record.clone());
+            tokio::task::spawn_blocking(move || guarded(&*sink, &record))
+                .await
+                .unwrap_or_else(|e| Err(e.into()))
+        } else {
+            guarded(&**sink, record)
+        };
         if let Err(cause) = &accepted {
             tracing::error!(cause = &**cause as &dyn std::error::Error, "the audit sink refused a record");
         }
@@ -223,17 +226,15 @@ impl Reviews {
         }
     }
 
-    /// Second and third step of an end. What has to be waited for runs in a task of its own.
+    /// Second and third step of an end. Where the sink may block, they run in a task of their own.
     async fn settle(self: &Arc<Self>, proposal: Proposal) -> Result<Resolution, Error> {
         let settling = self.settling(&proposal);
-        if !self.sink.as_ref().is_some_and(|sink| sink.blocking()) {
-            return settling.finish(proposal).await;
-        }
-        let mut finish = Box::pin(settling.finish(proposal));
-        // Nothing suspends between this poll and the task: a caller who hangs up changes nothing.
-        match poll_fn(|cx| Poll::Ready(finish.as_mut().poll(cx))).await {
-            Poll::Ready(ended) => ended,
-            Poll::Pending => tokio::spawn(finish).await.unwrap_or_else(|e| Err(Error::AuditFailed(e.into()))),
+        if self.sink.as_ref().is_some_and(|sink| sink.blocking()) {
+            tokio::spawn(settling.finish(proposal))
+                .await
+                .unwrap_or_else(|e| Err(Error::AuditFailed(e.into())))
+        } else {
+            settling.finish(proposal).await
         }
     }
 
@@ -378,6 +379,11 @@ impl Drop for SettlingReview {
             Reviews::tell(settled);
         }
     }
+}
+
+fn guarded(sink: &dyn AuditSink, record: &AuditRecord) -> Result<(), BoxError> {
+    catch_unwind(AssertUnwindSafe(|| sink.record(record)))
+        .unwrap_or_else(|_| Err("the audit sink panicked".into()))
 }
 
 /// What a client is told of an error of the core. The private cause stays behind.

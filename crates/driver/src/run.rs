@@ -296,8 +296,12 @@ impl Run {
 
     /// The terminal event (contract 5.4, 5.5). It is delivered whatever happens, unless nobody is there to take it.
     async fn finish(mut self, end: Result<RunResult, Stop>) {
-        // A run ends when its end is taken: an abort before that beats a failure that nobody was told (contract 3.4).
-        let room = self.outlet.room().await;
+        // A failed run ends when its end is asked for: an abort before that beats a failure that nobody was told
+        // (contract 3.4). A completed one has nothing left to abort.
+        let room = match &end {
+            Ok(_) => self.outlet.room().await,
+            Err(_) => self.outlet.asked().await,
+        };
         if self.aborted.is_none() && self.cancellation.is_cancelled() {
             self.abort(ErrorInfo::new(Code::CANCELLED));
         }

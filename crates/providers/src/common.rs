@@ -3,6 +3,9 @@
 #[cfg(feature = "http")]
 use countersign_protocol::provider_info::Capabilities;
 
+#[cfg(any(feature = "openai-chat", feature = "gemini"))]
+use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
+
 use crate::error::Error;
 
 /// The largest count that a usage report carries (2^53 - 1, contract 2.2).
@@ -69,5 +72,38 @@ pub(crate) fn capabilities(delivery: Delivery) -> Capabilities {
         tools: true,
         text_streaming: delivery == Delivery::Streamed,
         others: [("safeRetries".to_owned(), true)].into(),
+    }
+}
+
+/// An array of at most `N` elements. An element can be two bytes of an answer and two hundred of memory, so that the
+/// bound on bytes alone would not bound what an answer costs (law 9).
+#[cfg(any(feature = "openai-chat", feature = "gemini"))]
+pub(crate) struct UpTo<const N: usize, T>(pub(crate) Vec<T>);
+
+#[cfg(any(feature = "openai-chat", feature = "gemini"))]
+impl<'de, const N: usize, T: Deserialize<'de>> Deserialize<'de> for UpTo<N, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Elements<const N: usize, T>(std::marker::PhantomData<T>);
+
+        impl<'de, const N: usize, T: Deserialize<'de>> Visitor<'de> for Elements<N, T> {
+            type Value = UpTo<N, T>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "an array of at most {N} elements")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                let mut elements = Vec::new();
+                while let Some(element) = seq.next_element()? {
+                    if elements.len() == N {
+                        return Err(A::Error::invalid_length(N + 1, &self));
+                    }
+                    elements.push(element);
+                }
+                Ok(UpTo(elements))
+            }
+        }
+
+        deserializer.deserialize_seq(Elements(std::marker::PhantomData))
     }
 }

@@ -69,6 +69,15 @@ impl Gemini {
         if let Some(name) = &config.name {
             check_name("name", name)?;
         }
+        for (at, model) in config.models.iter().enumerate() {
+            // Such a segment of a path would be left out, and another address asked.
+            if model.as_str().split('/').any(|segment| matches!(segment, "" | "." | "..")) {
+                return Err(Error::config(
+                    format!("models[{at}]"),
+                    "an empty segment, . or .. is no part of a name",
+                ));
+            }
+        }
         let endpoint = Endpoint::of(&VENDOR, &config.base_url, &[], config.api_key.as_ref())?;
         let info = ProviderInfo {
             name: config.name.unwrap_or_else(|| config.id.to_string()),

@@ -292,12 +292,18 @@ impl<'a> VendorError<'a> {
     pub(crate) fn labels(&self) -> String {
         let label = |name, raw: Option<&RawValue>| {
             let text = raw.map(|raw| raw.get().trim_matches('"')).unwrap_or_default();
-            // Only what looks like a vendor's own label: text of a conversation does not.
-            let plain = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
-            if plain && (1..=40).contains(&text.len()) { format!(" {name}={text}") } else { String::new() }
+            if is_label(text) { format!(" {name}={text}") } else { String::new() }
         };
         label("type", self.kind) + &label("code", self.code)
     }
+}
+
+/// Only what looks like a vendor's own label, such as `invalid_request_error` or `429`: text of a conversation does not,
+/// and neither does a key, which has a longer word or more digits.
+fn is_label(text: &str) -> bool {
+    let plain = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    let digits = text.bytes().filter(u8::is_ascii_digit).count();
+    plain && (1..=40).contains(&text.len()) && digits <= 4 && text.split('_').all(|word| word.len() <= 15)
 }
 
 async fn refused(vendor: &Vendor, status: StatusCode, response: Response) -> ProviderError {

@@ -23,9 +23,11 @@ use url::Url;
 use crate::common::{Delivery, capabilities, check_models, check_name};
 use crate::error::Error;
 use crate::events::{Events, incomplete};
-use crate::http::{self, Endpoint};
+use crate::http::{self, BEARER, Endpoint, Vendor};
 use answer::Answer;
 use wire::Object;
+
+const VENDOR: Vendor = Vendor { refusal: wire::refusal, ..BEARER };
 
 /// A Chat Completions server and how to reach it.
 #[derive(Debug, Clone)]
@@ -65,7 +67,8 @@ impl OpenAiChat {
         if let Some(name) = &config.name {
             check_name("name", name)?;
         }
-        let endpoint = Endpoint::new(&config.base_url, &["chat", "completions"], config.api_key.as_ref())?;
+        let path = ["chat", "completions"];
+        let endpoint = Endpoint::of(&VENDOR, &config.base_url, &path, config.api_key.as_ref())?;
         let info = ProviderInfo {
             name: config.name.unwrap_or_else(|| config.id.to_string()),
             id: config.id,

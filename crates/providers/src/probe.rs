@@ -4,6 +4,8 @@
 //! The request is the cheapest one that tells. A vendor that describes a model for nothing is asked for that; if it knows
 //! no such description, or cannot be trusted to check the key there, it is asked for one token.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
@@ -13,6 +15,7 @@ use async_trait::async_trait;
 use countersign_approval_core::ids::ModelId;
 use reqwest::Response;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use url::Url;
 
@@ -106,6 +109,8 @@ pub(crate) struct Questions {
     pub(crate) turn: Url,
     /// The least turn.
     pub(crate) body: Vec<u8>,
+    /// Members of which every good answer of the vendor has one.
+    pub(crate) members: &'static [&'static str],
 }
 
 /// What a vendor says of itself in an error beyond the status: for it alone to read.
@@ -119,20 +124,20 @@ pub(crate) async fn ask(
     limit: Duration,
 ) -> Verdict {
     let asked = async {
-        let Questions { free, turn, body } = questions;
+        let Questions { free, turn, body, members } = questions;
         if let Some(url) = free {
-            let verdict = judge(endpoint.describe(url).await, reading).await;
+            let verdict = judge(endpoint.describe(url).await, members, reading).await;
             if !matches!(verdict, Verdict::WrongModel(404) | Verdict::WrongAddress(_)) {
                 return verdict;
             }
             // A proxy may serve turns and describe nothing.
         }
-        judge(endpoint.try_turn(turn, body).await, reading).await
+        judge(endpoint.try_turn(turn, body).await, members, reading).await
     };
     tokio::time::timeout(limit, asked).await.unwrap_or(Verdict::Unreachable(Unreachable::Timeout))
 }
 
-async fn judge(answer: Result<Response, Verdict>, reading: Reading) -> Verdict {
+async fn judge(answer: Result<Response, Verdict>, members: &[&str], reading: Reading) -> Verdict {
     let response = match answer {
         Ok(response) => response,
         Err(verdict) => return verdict,
@@ -142,7 +147,7 @@ async fn judge(answer: Result<Response, Verdict>, reading: Reading) -> Verdict {
     if let Some(verdict) = reading(status, &body) {
         return verdict;
     }
-    let shape = Shape::of(&body);
+    let shape = Shape::of(&body, members);
     match status {
         200..=299 if shape == Shape::Answer => Verdict::Good,
         // Some servers report an error so.
@@ -164,7 +169,7 @@ enum Shape {
 }
 
 impl Shape {
-    fn of(body: &[u8]) -> Self {
+    fn of(body: &[u8], members: &[&str]) -> Self {
         #[derive(Deserialize)]
         struct Object<'a> {
             #[serde(borrow)]
@@ -176,11 +181,16 @@ impl Shape {
             Ok(object) if object.error.is_some() => Self::Error,
             // The error itself, as some servers write it.
             Ok(object) if object.object.is_some_and(|kind| kind.get() == "\"error\"") => Self::Error,
-            // An array reads as a struct too.
-            Ok(_) if body.trim_ascii_start().starts_with(b"{") => Self::Answer,
+            Ok(_) if has_one(body, members) => Self::Answer,
             _ => Self::Other,
         }
     }
+}
+
+/// Whether a body is an object with one of these members.
+fn has_one(body: &[u8], members: &[&str]) -> bool {
+    serde_json::from_slice::<BTreeMap<Cow<'_, str>, IgnoredAny>>(body)
+        .is_ok_and(|object| members.iter().any(|member| object.contains_key(*member)))
 }
 
 /// Why a request got no answer.

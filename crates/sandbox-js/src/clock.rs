@@ -18,7 +18,7 @@ pub(crate) fn wall() -> SystemTime {
     SystemTime::now()
 }
 
-/// Now, for how long an engine has been resting.
+/// Now, for how long an engine has been resting, and whether a question expired.
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
@@ -48,14 +48,14 @@ impl Stopwatch {
 
     pub(crate) fn stop(&mut self) {
         if let Some(since) = self.running_since.take() {
-            self.counted += since.elapsed();
+            self.counted = self.counted.saturating_add(since.elapsed());
         }
     }
 
     /// Counts time that the engine measured.
     pub(crate) fn add(&mut self, took: Duration) {
         if self.running_since.is_none() {
-            self.counted += took;
+            self.counted = self.counted.saturating_add(took);
         }
     }
 
@@ -71,7 +71,7 @@ impl Stopwatch {
 
     fn left(&self) -> Duration {
         let running = self.running_since.map_or(Duration::ZERO, |since| since.elapsed());
-        self.limit.saturating_sub(self.counted + running)
+        self.limit.saturating_sub(self.counted.saturating_add(running))
     }
 }
 

@@ -86,7 +86,7 @@ impl Console {
         if step.omitted > 0 {
             // What stands between is missing: whatever was at the end is not next to what follows. The step's head
             // was full, so ours is, too.
-            self.omitted += self.tail_bytes + step.omitted;
+            self.omit(self.tail_bytes.saturating_add(step.omitted));
             self.tail.clear();
             self.tail_bytes = 0;
         }
@@ -111,11 +111,16 @@ impl Console {
         for line in head {
             console.push(line.level, line.text);
         }
-        console.omitted = console.omitted.saturating_add(omitted);
+        console.omit(omitted);
         for line in tail {
             console.push(line.level, line.text);
         }
         console
+    }
+
+    /// Counts what is left out. (A worker may claim any number.)
+    fn omit(&mut self, bytes: usize) {
+        self.omitted = self.omitted.saturating_add(bytes);
     }
 
     pub(crate) fn push(&mut self, level: Level, mut text: String) {
@@ -127,7 +132,7 @@ impl Console {
         }
         if size > self.half {
             let cut = text.floor_char_boundary(self.half.saturating_sub(LINE));
-            self.omitted += text.len() - cut;
+            self.omit(text.len() - cut);
             text.truncate(cut);
         }
         self.tail_bytes += text.len() + LINE;
@@ -136,7 +141,7 @@ impl Console {
             && let Some(line) = self.tail.pop_front()
         {
             self.tail_bytes -= line.text.len() + LINE;
-            self.omitted += line.text.len() + LINE;
+            self.omit(line.text.len() + LINE);
         }
     }
 }

@@ -15,7 +15,7 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use countersign_approval_core::audit::{AuditRecord, AuditSink, BoxError, Done, Submitted};
+use countersign_approval_core::audit::{AuditRecord, AuditSink, BoxError};
 use countersign_approval_core::clock::Clock;
 
 pub use entry::Entry;
@@ -147,10 +147,6 @@ impl AuditSink for AuditFile {
 
     fn blocking(&self) -> bool {
         true
-    }
-
-    fn submit(&self, record: &AuditRecord, done: Done) -> Submitted {
-        self.commit.submit(&*self.clock, || encode(record), done)
     }
 }
 

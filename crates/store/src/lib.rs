@@ -2,7 +2,8 @@
 //!
 //! Start at [`audit_file::AuditFile`]: an append-only file of audit records, each line chained to the one before
 //! by its hash, and durable before [`record`](countersign_approval_core::audit::AuditSink::record) returns.
-//! [`audit_file::verify`] checks such a file, and [`audit_file::Reader`] reads it.
+//! [`audit_file::verify`] checks such a file, and [`audit_file::Reader`] reads it. With the feature `sqlite`,
+//! `sqlite::Operations` keeps what runs with an idempotency key did.
 
 pub mod audit_file;
 mod error;

@@ -41,7 +41,7 @@ fn vendor(kind: &'static str) -> String {
         {
             (404, r#"{"error":{"message":"no such model","code":404}}"#)
         } else {
-            (200, r#"{"id":"good"}"#)
+            (200, r#"{"id":"good","name":"good","choices":[]}"#)
         };
         format!(
             "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{answer}",

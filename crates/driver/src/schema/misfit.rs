@@ -154,7 +154,7 @@ mod tests {
             (
                 r#"{"type":["integer","null"]}"#,
                 r#""x""#,
-                r#"at the top: expected an integer or null, got the string "x""#,
+                r#"at the top: expected null or an integer, got the string "x""#,
             ),
             (
                 r#"{"required":["path"]}"#,

@@ -70,6 +70,20 @@ async fn a_tool_waits_for_its_consumer() {
     assert_eq!(next(&mut stream).await, "tool.called b");
 }
 
+// Contract 3.4: an abort beats a failure whose end was not asked for yet.
+#[tokio::test(start_paused = true)]
+async fn a_failure_waits_for_its_consumer() {
+    let bench = Bench::new([writes()]);
+    let mut stream = bench.stream(reviewed(IdlePolicy::Pause));
+    stream.read_ahead(8);
+    let approval = question(&mut stream).await;
+    bench.decide(&approval, Decision::Deny).await.unwrap();
+    assert_eq!(next(&mut stream).await, "approval.resolved denied");
+    assert!(ready(&mut stream).await.is_empty());
+    stream.cancel();
+    assert_eq!(next(&mut stream).await, "run.cancelled CANCELLED");
+}
+
 // It never gets further ahead than was allowed.
 #[tokio::test(start_paused = true)]
 async fn no_more_than_was_allowed() {

@@ -18,6 +18,5 @@ mod operations;
 mod requests;
 mod runtimes;
 mod sequences;
-mod sinks;
 mod support;
 mod tools;

@@ -1,5 +1,6 @@
 //! `providers`: the kinds that this version offers (contract 6.1).
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use countersign_providers::{
     OpenAiResponses, OpenAiResponsesConfig, Probe, ResponsesVendor, Scripted, ScriptedConfig,
 };
 use secrecy::{ExposeSecret, SecretString};
-use url::Url;
+use url::{SyntaxViolation, Url};
 
 use super::reader::{Field, Object};
 use super::secrets::Secrets;
@@ -171,9 +172,6 @@ impl Api {
         members.refuse(&["accountId", "inputMediaTypes", "accountDirectory", "binary"])?;
         let id = members.required("id")?;
         let name = members.optional("name").map(|name| name.string(1..=100)).transpose()?;
-        let url = |field: &Field<'_>| {
-            Url::parse(&field.string(1..=2048)?).map_err(|error| field.invalid(format!("not a URL: {error}")))
-        };
         let base_url = match own {
             None => url(&members.required("baseUrl")?)?,
             Some(own) => match members.optional("baseUrl") {
@@ -208,6 +206,20 @@ impl Api {
             api_key,
             models: models.array(1..=MAX_MODELS)?.into_iter().map(model).collect::<Result<_, _>>()?,
         })
+    }
+}
+
+/// A URL as it is written: what a browser would mend (white space, back slashes, slashes too few or too many) is
+/// refused (law 3).
+fn url(field: &Field<'_>) -> Result<Url, StartError> {
+    let mended = Cell::new(None);
+    let url = Url::options()
+        .syntax_violation_callback(Some(&|violation| mended.set(Some(violation))))
+        .parse(&field.string(1..=2048)?)
+        .map_err(|error| field.invalid(format!("not a URL: {error}")))?;
+    match mended.get() {
+        None | Some(SyntaxViolation::EmbeddedCredentials) => Ok(url),
+        Some(violation) => Err(field.invalid(format!("not a URL as it should be: {violation}"))),
     }
 }
 

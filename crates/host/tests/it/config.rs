@@ -374,6 +374,14 @@ fn every_kind_is_strict() {
         check("/apiKeyRef", json!("sk-inline"), "named by reference");
         check("/apiKeyRef", json!({"env": "A", "file": "key"}), "exactly one of env and file");
         check("/baseUrl", json!("nowhere"), "not a URL");
+        for mended in [
+            "https://vendor.example\n/v1",
+            " https://vendor.example",
+            "https:\\\\vendor.example",
+            "https:///v1",
+        ] {
+            check("/baseUrl", json!(mended), "not a URL as it should be");
+        }
         check("/baseUrl", json!("http://vendor.example/v1"), "HTTPS");
         check("/baseUrl", json!("https://u:p@vendor.example/v1"), "credentials");
         check("/baseUrl", json!("https://vendor.example/v1?key=x"), "query");

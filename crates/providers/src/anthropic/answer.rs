@@ -14,6 +14,8 @@ use super::wire::{Block, Counts, Event, Whole, failure, invalid};
 pub(super) struct Answer {
     /// The content by index. A block whose end was announced takes nothing more.
     blocks: BTreeMap<u64, (Content, State)>,
+    /// The text in the order in which it was streamed; blocks may take turns.
+    text: String,
     counts: Counts,
     finish: Option<Finish>,
 }
@@ -92,8 +94,12 @@ impl Answer {
             let block = Block::read(raw)?;
             let input = block.input;
             let mut content = content(block)?;
-            if let Content::Call(call) = &mut content {
-                call.arguments = input.map(|input| input.get().to_owned()).unwrap_or_default();
+            match &mut content {
+                Content::Text(text) => self.text.push_str(text),
+                Content::Call(call) => {
+                    call.arguments = input.map(|input| input.get().to_owned()).unwrap_or_default();
+                }
+                Content::Thinking { .. } | Content::RedactedThinking { .. } => {}
             }
             self.blocks.insert(index, (content, State::Ended));
         }
@@ -114,15 +120,10 @@ impl Answer {
             contents.push(content);
         }
         let native = request::native(&contents);
-        let mut text = String::new();
-        let mut calls = Vec::new();
-        for content in contents {
-            match content {
-                Content::Text(piece) => text.push_str(&piece),
-                Content::Call(call) => calls.push(call),
-                Content::Thinking { .. } | Content::RedactedThinking { .. } => {}
-            }
-        }
+        let calls: Vec<_> = contents
+            .into_iter()
+            .filter_map(|content| if let Content::Call(call) = content { Some(call) } else { None })
+            .collect();
         if finish == Finish::ToolUse && calls.is_empty() {
             return Err(invalid("stop reason tool_use without a call"));
         }
@@ -133,7 +134,7 @@ impl Answer {
         let finish = if truncated { FinishReason::Length } else { FinishReason::Stop };
         // Only a turn with calls is told again.
         let native = if calls.is_empty() { None } else { native };
-        Ok(Turn { text, calls, usage, finish, native })
+        Ok(Turn { text: self.text, calls, usage, finish, native })
     }
 
     fn begin(&mut self, event: Event<'_>) -> Result<Heard, ProviderError> {
@@ -145,7 +146,10 @@ impl Answer {
         let mut content = content(block)?;
         let heard = match &mut content {
             Content::Text(text) if text.is_empty() => Heard::Nothing,
-            Content::Text(text) => Heard::Text(text.clone()),
+            Content::Text(text) => {
+                self.text.push_str(text);
+                Heard::Text(text.clone())
+            }
             Content::Call(call) => {
                 // It is `{}`, and the input comes in pieces. Some servers write all of it here.
                 if !is_empty_object(input) {
@@ -169,6 +173,7 @@ impl Answer {
             (Some("text_delta"), Content::Text(text)) => {
                 let piece = delta.text.ok_or_else(|| invalid("a text delta without text"))?;
                 text.push_str(&piece);
+                self.text.push_str(&piece);
                 return Ok(if piece.is_empty() { Heard::Nothing } else { Heard::Text(piece) });
             }
             (Some("input_json_delta"), Content::Call(call)) => (&mut call.arguments, delta.partial_json),
@@ -177,6 +182,8 @@ impl Answer {
             (Some("text_delta" | "input_json_delta" | "thinking_delta" | "signature_delta"), _) => {
                 return Err(invalid("a delta that does not fit its content block"));
             }
+            // It may be a piece of the input: without it another call than the model's would be reviewed (law 3).
+            (_, Content::Call(_)) => return Err(invalid("a piece of a call in an unknown form")),
             // Citations and what else there may come: nothing that is carried.
             _ => return Ok(Heard::Nothing),
         };

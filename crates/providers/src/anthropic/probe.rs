@@ -21,6 +21,7 @@ impl Probe for Anthropic {
             free: Some(self.endpoint.url(&["models", model.as_str()])),
             turn: self.endpoint.url(&["messages"]),
             body: body.to_string().into_bytes(),
+            members: &["id", "content"],
         };
         ask(&self.endpoint, questions, |_status, _body| None, limit).await
     }

@@ -44,7 +44,7 @@ impl Answer {
         if object.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
             return Err(refused("the prompt was blocked"));
         }
-        let mut candidates = object.candidates.unwrap_or_default();
+        let mut candidates = object.candidates.map(|candidates| candidates.0).unwrap_or_default();
         match (candidates.pop(), candidates.is_empty()) {
             (None, _) => Ok(Heard::default()),
             (Some(candidate), true) if candidate.index.unwrap_or(0) == 0 => self.take_candidate(candidate),
@@ -70,7 +70,11 @@ impl Answer {
             self.take_part(raw, &mut heard)?;
         }
         if let Some(reason) = candidate.finish_reason {
-            self.finish = Some(finish(&reason)?);
+            // An answer that was cut stays one, whatever is said later.
+            self.finish = match (self.finish, finish(&reason)?) {
+                (Some(FinishReason::Length), _) => Some(FinishReason::Length),
+                (_, later) => Some(later),
+            };
         }
         Ok(heard)
     }

@@ -20,6 +20,7 @@ impl Probe for Gemini {
             free: Some(self.url(model, "")),
             turn: self.url(model, ":generateContent"),
             body: body.to_string().into_bytes(),
+            members: &["name", "candidates", "promptFeedback", "usageMetadata"],
         };
         ask(&self.endpoint, questions, about_the_key, limit).await
     }

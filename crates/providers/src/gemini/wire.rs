@@ -8,14 +8,17 @@ use countersign_protocol::result::Usage;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::common::MAX_COUNT;
+use crate::common::{MAX_COUNT, UpTo};
+
+/// One is asked for; another is read so that it can be refused by name.
+const MAX_CANDIDATES: usize = 2;
 
 /// A chunk of a stream, or a whole answer, or an error in its place.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Object<'a> {
     #[serde(borrow)]
-    pub(super) candidates: Option<Vec<Candidate<'a>>>,
+    pub(super) candidates: Option<UpTo<MAX_CANDIDATES, Candidate<'a>>>,
     pub(super) prompt_feedback: Option<Feedback>,
     pub(super) usage_metadata: Option<Counts>,
     pub(super) error: Option<VendorError>,
@@ -134,6 +137,11 @@ impl<'a> Part<'a> {
         if other.iter().any(Option::is_some) || in_pieces {
             return Err(invalid("a part of a kind that was not asked for"));
         }
+        // A part without any content comes at the end of some answers.
+        let known = part.text.is_some() || part.function_call.is_some() || part.thought_signature.is_some();
+        if !known && part.thought.is_none() && !is_empty(raw) {
+            return Err(invalid("a part of an unknown kind"));
+        }
         if part.text.is_some() && part.function_call.is_some() {
             return Err(invalid("a part that is both text and a call"));
         }
@@ -209,6 +217,10 @@ pub(super) fn refusal(status: u16, body: &[u8]) -> Option<(Code, &'static str)> 
 /// The answer is not what the protocol allows; `cause` is for the log.
 pub(super) fn invalid(cause: impl Into<String>) -> ProviderError {
     ProviderError::new(Code::INVALID_PROVIDER_RESPONSE).with_source(cause.into())
+}
+
+fn is_empty(object: &RawValue) -> bool {
+    object.get().trim_matches(['{', '}']).trim_ascii().is_empty()
 }
 
 /// `null` is a value: without this, arguments of `null` would be arguments that are missing.

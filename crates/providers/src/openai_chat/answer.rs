@@ -15,6 +15,8 @@ pub(super) struct Answer {
     calls: Calls,
     /// Calls of a whole answer, which have no index: their order is their identity.
     whole_calls: Vec<ProposedCall>,
+    /// Whether there was a call in the form of before there were several.
+    legacy: bool,
     usage: Option<Usage>,
     finish: Option<Finish>,
 }
@@ -42,8 +44,9 @@ impl Answer {
         let choice = self.take_envelope(answer)?.ok_or_else(|| invalid("no choices"))?;
         let said = choice.message.ok_or_else(|| invalid("a choice without a message"))?;
         refusal(&said)?;
+        self.legacy |= said.function_call.is_some();
         self.text = said.content.unwrap_or_default();
-        for part in said.tool_calls.unwrap_or_default() {
+        for part in said.tool_calls.map(|parts| parts.0).unwrap_or_default() {
             let mut calls = Calls::default();
             calls.take(super::wire::CallPart { index: Some(0), ..part }).map_err(invalid)?;
             self.whole_calls.extend(calls.finish().map_err(invalid)?);
@@ -56,6 +59,10 @@ impl Answer {
         let finish = self.finish.ok_or_else(|| invalid("no finish reason"))?;
         let mut calls = self.calls.finish().map_err(invalid)?;
         calls.extend(self.whole_calls);
+        if self.legacy && calls.is_empty() {
+            // Some servers tell a call in both forms. One that is told in this form alone would be lost.
+            return Err(invalid("a call in a form that was not asked for"));
+        }
         if finish == Finish::ToolCalls && calls.is_empty() {
             return Err(invalid("finish reason tool_calls without a call"));
         }
@@ -83,7 +90,7 @@ impl Answer {
         if let Some(counts) = object.usage {
             self.usage = counts.usage()?.or(self.usage.take());
         }
-        let mut choices = object.choices.unwrap_or_default();
+        let mut choices = object.choices.map(|choices| choices.0).unwrap_or_default();
         match (choices.pop(), choices.is_empty()) {
             (None, _) => Ok(None),
             (Some(choice), true) if choice.index == 0 => Ok(Some(choice)),
@@ -93,9 +100,10 @@ impl Answer {
 
     fn take_delta(&mut self, said: Said<'_>, sink: &dyn TurnSink) -> Result<(), ProviderError> {
         refusal(&said)?;
+        self.legacy |= said.function_call.is_some();
         let reasons = said.reasons();
         let content = said.content.unwrap_or_default();
-        let parts = said.tool_calls.unwrap_or_default();
+        let parts = said.tool_calls.map(|parts| parts.0).unwrap_or_default();
         if self.finish.is_some() && !(content.is_empty() && parts.is_empty()) {
             return Err(invalid("an answer that goes on after its finish reason"));
         }

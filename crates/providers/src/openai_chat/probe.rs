@@ -23,7 +23,8 @@ impl Probe for OpenAiChat {
             "stream": false,
         });
         let turn = self.endpoint.url(&["chat", "completions"]);
-        let questions = Questions { free: None, turn, body: body.to_string().into_bytes() };
+        let questions =
+            Questions { free: None, turn, body: body.to_string().into_bytes(), members: &["choices"] };
         ask(&self.endpoint, questions, in_other_words, limit).await
     }
 }

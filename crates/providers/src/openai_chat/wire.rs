@@ -1,18 +1,27 @@
 //! What a Chat Completions server sends, as far as it is read. Unknown members are ignored, as servers add their own.
 
+use std::borrow::Cow;
+
 use countersign_driver::provider::ProviderError;
 use countersign_protocol::code::Code;
 use countersign_protocol::result::Usage;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use crate::common::MAX_COUNT;
+use crate::common::{MAX_COUNT, UpTo};
+
+/// One is asked for; another is read so that it can be refused by name.
+const MAX_CHOICES: usize = 2;
+
+/// The most calls, or fragments of calls, in one chunk or one whole answer. The driver runs 32 calls of a step.
+const MAX_PARTS: usize = 1_024;
 
 /// A chunk of a stream, or a whole answer.
 #[derive(Deserialize)]
 pub(super) struct Object<'a> {
     #[serde(borrow)]
-    pub(super) choices: Option<Vec<Choice<'a>>>,
+    pub(super) choices: Option<UpTo<MAX_CHOICES, Choice<'a>>>,
     pub(super) usage: Option<Counts>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
@@ -41,7 +50,10 @@ pub(super) struct Said<'a> {
     pub(super) reasoning_content: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) reasoning: Option<&'a RawValue>,
-    pub(super) tool_calls: Option<Vec<CallPart>>,
+    pub(super) tool_calls: Option<UpTo<MAX_PARTS, CallPart>>,
+    /// How a call was told before there could be several.
+    #[serde(borrow)]
+    pub(super) function_call: Option<&'a RawValue>,
 }
 
 /// A call, or a fragment of one.
@@ -119,6 +131,39 @@ impl Counts {
         }
         Ok(counts.iter().any(Option::is_some).then_some(usage))
     }
+}
+
+/// What a refusal says beyond its HTTP status: xAI tells a wrong key with a 400. Only the beginning of a message, or a
+/// code, is surely the server's own; what follows may repeat the conversation.
+pub(super) fn refusal(status: u16, body: &[u8]) -> Option<(Code, &'static str)> {
+    #[derive(Deserialize)]
+    struct Refusal<'a> {
+        #[serde(borrow)]
+        error: Words<'a>,
+    }
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Words<'a> {
+        Plain(Cow<'a, str>),
+        Object { message: Option<Cow<'a, str>>, code: Option<Label<'a>> },
+    }
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Label<'a> {
+        Word(Cow<'a, str>),
+        Other(IgnoredAny),
+    }
+    if status != 400 {
+        return None;
+    }
+    let (message, code) = match serde_json::from_slice::<Refusal<'_>>(body).ok()?.error {
+        Words::Plain(message) => (Some(message), None),
+        Words::Object { message, code } => (message, code),
+    };
+    let message = message.unwrap_or_default().to_ascii_lowercase();
+    let about_the_key = matches!(code, Some(Label::Word(word)) if word == "invalid_api_key")
+        || ["incorrect api key", "invalid api key"].iter().any(|words| message.starts_with(words));
+    about_the_key.then_some((Code::PROVIDER_AUTH, "code=invalid_api_key"))
 }
 
 /// The answer is not what the protocol allows; `cause` is for the log.

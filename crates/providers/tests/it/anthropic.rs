@@ -89,6 +89,26 @@ async fn streams() {
             answer("", &[("t0", "save", "")]),
         ),
         (
+            "a piece of a call in a form that came later, or in none",
+            vec![
+                call(0, r#","input":{}"#),
+                event("content_block_delta", r#""index":0,"delta":{"partial_json":"{\"n\":1}"}"#),
+            ],
+            refused(),
+        ),
+        (
+            "text blocks that take turns are one text, as it was streamed",
+            vec![
+                begin(0, r#""type":"text","text":"a""#),
+                begin(1, r#""type":"text","text":"b""#),
+                delta(0, "text_delta", "text", "c"),
+                end(0),
+                end(1),
+                finish("end_turn", None),
+            ],
+            answer("abc", &[]),
+        ),
+        (
             "null is not nothing",
             vec![call(0, r#","input":null"#), end(0), finish("tool_use", None)],
             answer("", &[("t0", "save", "null")]),

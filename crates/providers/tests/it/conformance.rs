@@ -46,6 +46,7 @@ macro_rules! conformance {
                 failures::statuses, failures::trouble_inside_a_stream, failures::a_stream_that_is_cut_anywhere,
                 failures::a_stream_without_its_end, failures::what_is_no_answer, failures::redirects,
                 failures::nobody_there, failures::a_missing_key, failures::the_key_is_never_shown,
+                failures::a_label_that_is_the_key,
                 failures::bounds,
                 asked::the_conversation, asked::outputs_of_many_calls, asked::nothing_that_was_not_given,
                 asked::the_key_is_in_its_header_only,

@@ -48,6 +48,16 @@ async fn streams() {
             cut,
         ),
         (
+            "cut, whatever is said later",
+            vec![hi(), finish("MAX_TOKENS"), finish("STOP")],
+            Came::Answer { text: "Hi".into(), calls: vec![], finish: "Length".into() },
+        ),
+        (
+            "M7: a part of an unknown kind is not lost in silence",
+            vec![parts(r#"{"function_call":{"name":"save"}}"#), hi(), finish("STOP")],
+            refused(),
+        ),
+        (
             "usage after the end, and chunks that say nothing",
             vec![
                 frame(r#"{"candidates":[]}"#),
@@ -103,6 +113,21 @@ async fn streams() {
             let (turn, _) = play(Reply::stream(chunks.concat()).pieces_of(bytes)).await;
             assert_eq!(Came::of(&turn), expected, "{name}, pieces of {bytes}: {turn:?}");
         }
+    }
+}
+
+/// A name that would ask another address than its own is refused (law 3).
+#[test]
+fn models_that_are_no_path() {
+    let with = |model: &str| {
+        let models = vec![ModelId::parse("demo").unwrap(), ModelId::parse(model).unwrap()];
+        Gemini::new(GeminiConfig { models, ..config(Url::parse("http://127.0.0.1:9/v1").unwrap()) })
+    };
+    for good in ["m", "tunedModels/mine", "a.b/..c", "a:b", "models/x[1]"] {
+        assert!(with(good).is_ok(), "{good}");
+    }
+    for bad in ["a/../b", "a/..", "a/./b", "a//b", "a/"] {
+        assert!(with(bad).unwrap_err().to_string().starts_with("models[1]: "), "{bad}");
     }
 }
 

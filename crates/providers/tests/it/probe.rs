@@ -13,6 +13,8 @@ use url::Url;
 use crate::server::{End, Reply, Saw, Server, header};
 
 const KEY: &str = "sk-probe-0123456789";
+/// A good answer of every vendor.
+const GOOD: &str = r#"{"id":"demo","name":"models/demo","choices":[]}"#;
 /// No test waits for it.
 const LONG: Duration = Duration::from_secs(60);
 
@@ -67,7 +69,9 @@ async fn verdicts_of_every_vendor() {
     let error = r#"{"error":{"message":"SECRET","type":"x"}}"#;
     let page = Reply::new("200 OK", "Content-Type: text/html", "<html>");
     let rows = [
-        (vec![json("200 OK", r#"{"id":"demo"}"#)], Verdict::Good),
+        (vec![json("200 OK", GOOD)], Verdict::Good),
+        (vec![json("200 OK", r#"{"status":"ok"}"#)], Verdict::WrongAddress(200)),
+        (vec![json("200 OK", "{}")], Verdict::WrongAddress(200)),
         (vec![json("401 Unauthorized", error)], Verdict::WrongKey(401)),
         (vec![json("401 Unauthorized", "")], Verdict::WrongKey(401)),
         (vec![json("403 Forbidden", error)], Verdict::WrongKey(403)),
@@ -101,7 +105,7 @@ async fn verdicts_of_every_vendor() {
 #[tokio::test]
 async fn a_server_that_describes_nothing() {
     let error = r#"{"error":{"type":"not_found_error"}}"#;
-    let good = || json("200 OK", r#"{"id":"x"}"#);
+    let good = || json("200 OK", GOOD);
     for first in
         [json("404 Not Found", error), json("404 Not Found", "x"), json("405 Method Not Allowed", "")]
     {
@@ -161,6 +165,34 @@ async fn verdicts_of_one_vendor() {
     }
 }
 
+/// Responses servers that answer well in one object and whose streams this adapter could not follow, as llama.cpp's.
+#[tokio::test]
+async fn streams_of_responses() {
+    let stream = |events: &[&str]| {
+        let events: String = events.iter().map(|event| format!("event: x\ndata: {event}\n\n")).collect();
+        Reply::stream(events)
+    };
+    let item = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message"}}"#;
+    let bare = r#"{"type":"response.output_item.done","item":{"type":"message"}}"#;
+    let (end, cut) = (
+        r#"{"type":"response.completed","response":{"status":"completed"}}"#,
+        r#"{"type":"response.incomplete","response":{"status":"incomplete"}}"#,
+    );
+    let rows = [
+        (stream(&[item, end]), Verdict::Good),
+        (stream(&[item, cut]), Verdict::Good),
+        (stream(&[cut]), Verdict::Good),
+        (stream(&[bare, end]), Verdict::WrongAddress(200)),
+        (stream(&[item]), Verdict::WrongAddress(200)),
+        (stream(&[r#"{"type":"error","error":{"message":"SECRET"}}"#]), Verdict::Refused(200)),
+    ];
+    for (reply, expected) in rows {
+        let server = Server::script(vec![json("404 Not Found", ""), reply.clone()]).await;
+        let (_, probe) = all(&server.url(), KEY).into_iter().next().unwrap();
+        assert_eq!(verdict(probe.as_ref(), LONG).await, expected, "{reply:?}");
+    }
+}
+
 /// What is asked: the free question where there is one, else one token; the key only in its header.
 #[tokio::test]
 async fn questions() {
@@ -175,7 +207,7 @@ async fn questions() {
         ("GET /v1/models/demo HTTP/1.1", "x-api-key", KEY.to_owned(), ""),
         ("GET /v1/models/demo HTTP/1.1", "x-goog-api-key", KEY.to_owned(), ""),
     ];
-    let mut server = Server::start(json("200 OK", "{}")).await;
+    let mut server = Server::start(json("200 OK", GOOD)).await;
     for ((name, probe), (line, key, value, asked)) in all(&server.url(), KEY).into_iter().zip(rows) {
         verdict(probe.as_ref(), LONG).await;
         let Saw::Request { head, body } = server.saw().await else { panic!("{name}") };
@@ -185,7 +217,10 @@ async fn questions() {
         assert_eq!(body, asked);
     }
     let costly = [
-        ("/v1/responses", r#"{"input":"Hi","max_output_tokens":16,"model":"demo","store":false}"#),
+        (
+            "/v1/responses",
+            r#"{"input":"Hi","max_output_tokens":16,"model":"demo","store":false,"stream":true}"#,
+        ),
         ("", ""),
         ("/v1/messages", r#"{"max_tokens":1,"messages":[{"content":"Hi","role":"user"}],"model":"demo"}"#),
         (

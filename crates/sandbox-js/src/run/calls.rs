@@ -191,8 +191,9 @@ impl Tasks {
         mut context: CallContext,
     ) {
         self.executing += 1;
-        context.cancellation = self.stop.child_token();
-        let told = context.cancellation.clone();
+        let told = self.stop.child_token();
+        // The handler's own: if it cancels that, it is still waited for.
+        context.cancellation = told.child_token();
         let function = function.clone();
         let report = Report {
             to: Arc::clone(&self.inbox),
@@ -217,7 +218,7 @@ impl Tasks {
         expires_after: Option<Duration>,
     ) -> Asked {
         let void = self.stop.child_token();
-        request.cancellation = void.clone();
+        request.cancellation = void.child_token();
         let told = void.clone();
         let hook = Arc::clone(hook);
         let panicked = Err(HookError("the approval hook panicked".to_owned()));

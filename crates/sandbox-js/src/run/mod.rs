@@ -78,9 +78,7 @@ impl Run {
             let next = run.next_due(stepping.as_ref(), resting.as_ref());
             let end = tokio::select! {
                 biased;
-                () = cancelled.cancelled() => {
-                    Some(End::Now(Ending::Cancelled, "the run was cancelled".to_owned()))
-                }
+                () = cancelled.cancelled() => Some(Self::cancelled()),
                 stepped = answer(&mut stepping) => {
                     stepping = None;
                     match stepped {
@@ -258,10 +256,19 @@ impl Run {
             }
         }
         match step {
+            // Only a worker that lies waits for nothing: it would do so for good.
+            Step::Idle if !self.is_outstanding() => {
+                Some(End::Now(Ending::WorkerLost, "the engine waits for a call that it did not make".to_owned()))
+            }
             Step::Idle => None,
             Step::Stopped(stop) => Some(self.stopped(&stop)),
             step => Some(End::Program(Box::new(step))),
         }
+    }
+
+    /// Whether there is, or will be, something to tell the program.
+    fn is_outstanding(&self) -> bool {
+        self.tasks.executing() > 0 || self.asked.is_some() || !self.asks.is_empty() || !self.ready.is_empty()
     }
 
     fn fault(&self, fault: Fault) -> End {
@@ -298,7 +305,7 @@ impl Run {
         let seq = call.map_or_else(|| calls::seq_of(self.calls.len()), |call| call.seq);
         let message = format!(
             "the program was run again and did something else at call #{seq}: recorded was {}, attempted was {}; nothing \
-             ran",
+             more ran",
             text(&recorded),
             text(&attempted)
         );
@@ -312,6 +319,10 @@ impl Run {
                 End::Now(Ending::WorkerLost, "the sandbox failed in a function of its own".to_owned())
             }
         }
+    }
+
+    fn cancelled() -> End {
+        End::Now(Ending::Cancelled, "the run was cancelled".to_owned())
     }
 
     fn limit(&self, bound: Bound) -> End {

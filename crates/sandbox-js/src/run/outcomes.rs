@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::calls::{Call, Event, State};
 use super::{End, Run, Waits};
 use crate::approval::{Answer, Approval, HookError, MAX_REASON, Pause};
+use crate::clock;
 use crate::engine::{Failure, NewCall, Outcome, Refusal, Settlement, Step};
 use crate::function::{FunctionError, Marking, Panicked};
 use crate::limits::Bound;
@@ -128,11 +129,15 @@ impl Run {
             Event::Finished { index, result } => self.finished(index, result),
             Event::Answered { index, answer } => {
                 // A late answer to a question that expired is void.
-                let is_open = self.asked.as_ref().is_some_and(|asked| asked.index == index);
-                if !is_open {
+                let asked = self.asked.take_if(|asked| asked.index == index)?;
+                if self.options.cancellation.is_cancelled() {
+                    return Some(Self::cancelled());
+                }
+                // Whoever sees first that the time is over, the clock or the answer, it is over.
+                if asked.expires_at.is_some_and(|at| at <= clock::now()) {
+                    self.reject(index, Rejection::Expired, None);
                     return None;
                 }
-                self.asked = None;
                 self.answered(index, answer)
             }
         }
@@ -144,7 +149,7 @@ impl Run {
             Some(End::Now(Ending::ApprovalHookFailed { call_id }, why))
         };
         match answer {
-            // Looked at again after the person's time (R9.6). Cancellation comes first in the select.
+            // Looked at again after the person's time (R9.6), as was cancellation.
             Ok(Answer::Approve) if self.budget.is_over() => Some(self.limit(Bound::Run)),
             Ok(Answer::Approve) => {
                 self.execute(index);

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use countersign_approval_core::json::Exact;
 use oxc_ast::ast::{
-    BindingIdentifier, Decorator, Function, ImportExpression, ImportMeta, ModuleDeclaration, NumericLiteral,
-    Program, RegExpLiteral, StringLiteral, TSEnumDeclaration, TSExternalModuleDeclaration,
+    AccessorProperty, BindingIdentifier, Decorator, Function, ImportExpression, ImportMeta, ModuleDeclaration, NumericLiteral,
+    Program, PropertyKey, RegExpLiteral, StringLiteral, TSEnumDeclaration, TSExternalModuleDeclaration,
     TSGlobalDeclaration, TSNamespaceDeclaration, TemplateElement,
 };
 use oxc_ast_visit::{Visit, walk};
@@ -17,6 +17,10 @@ use super::Problem;
 /// Names that one function may declare: the engine's compiler is quadratic in them.
 const MAX_BINDINGS: usize = 5_000;
 
+/// Classes of characters by property (`\\p{L}`) in the literals of one source: each costs the engine's compiler up to a
+/// millisecond and kilobytes, and it can be neither interrupted nor limited.
+const MAX_PROPERTIES: usize = 500;
+
 /// Looks at the tree once; [`Check::finish`] answers with the first problem.
 pub(super) struct Check<'s> {
     source: &'s str,
@@ -25,11 +29,12 @@ pub(super) struct Check<'s> {
     bindings: Vec<usize>,
     /// Spans whose text is no code, in no order.
     texts: HashSet<Span>,
+    properties: usize,
 }
 
 impl<'s> Check<'s> {
     pub(super) fn new(source: &'s str) -> Self {
-        Self { source, problem: None, bindings: vec![0], texts: HashSet::new() }
+        Self { source, problem: None, bindings: vec![0], texts: HashSet::new(), properties: 0 }
     }
 
     pub(super) fn finish(mut self, program: &Program<'_>) -> Result<(), Problem> {
@@ -41,6 +46,15 @@ impl<'s> Check<'s> {
         let earlier = self.problem.as_ref().is_some_and(|known| known.span.start <= span.start);
         if !earlier {
             self.problem = Some(Problem { span, message: message.into() });
+        }
+    }
+
+    fn binds(&mut self, span: Span) {
+        if let Some(count) = self.bindings.last_mut() {
+            *count += 1;
+            if *count == MAX_BINDINGS + 1 {
+                self.refuse(span, format!("more than {MAX_BINDINGS} names in one function"));
+            }
         }
     }
 
@@ -113,6 +127,10 @@ impl<'a> Visit<'a> for Check<'_> {
         self.refuse(it.span, "decorators are not offered");
     }
 
+    fn visit_accessor_property(&mut self, it: &AccessorProperty<'a>) {
+        self.refuse(it.span, "accessor fields are not offered; write a getter and a setter");
+    }
+
     fn visit_numeric_literal(&mut self, it: &NumericLiteral<'a>) {
         let text = it.raw.as_ref().map_or("", |raw| raw.as_str());
         if rounds(text, it.value) {
@@ -133,15 +151,22 @@ impl<'a> Visit<'a> for Check<'_> {
 
     fn visit_reg_exp_literal(&mut self, it: &RegExpLiteral<'a>) {
         self.texts.insert(it.span);
+        let text = self.source.get(it.span.start as usize..it.span.end as usize).unwrap_or_default();
+        self.properties += text.matches("\\p").count() + text.matches("\\P").count();
+        if self.properties > MAX_PROPERTIES {
+            self.refuse(it.span, format!("more than {MAX_PROPERTIES} times \\p in regular expressions"));
+        }
     }
 
     fn visit_binding_identifier(&mut self, it: &BindingIdentifier<'a>) {
-        if let Some(count) = self.bindings.last_mut() {
-            *count += 1;
-            if *count == MAX_BINDINGS + 1 {
-                self.refuse(it.span, format!("more than {MAX_BINDINGS} names in one function"));
-            }
+        self.binds(it.span);
+    }
+
+    fn visit_property_key(&mut self, it: &PropertyKey<'a>) {
+        if let PropertyKey::PrivateIdentifier(name) = it {
+            self.binds(name.span);
         }
+        walk::walk_property_key(self, it);
     }
 
     fn visit_function(&mut self, it: &Function<'a>, flags: ScopeFlags) {

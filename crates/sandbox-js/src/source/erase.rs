@@ -13,6 +13,7 @@ use oxc_syntax::scope::ScopeFlags;
 
 use super::Problem;
 
+const LINE_ENDS: [char; 4] = ['\n', '\r', '\u{2028}', '\u{2029}'];
 const MODIFIERS: &[&str] = &["public", "private", "protected", "readonly", "override", "abstract", "declare"];
 
 /// Collects edits of one source; [`Erase::finish`] gives the text.
@@ -48,7 +49,7 @@ impl<'s> Erase<'s> {
     /// Overwrites with spaces, line ends kept.
     fn blank(&mut self, from: usize, to: usize) {
         for (at, c) in self.text(from, to).char_indices() {
-            if !matches!(c, '\n' | '\r' | '\u{2028}' | '\u{2029}') {
+            if !LINE_ENDS.contains(&c) {
                 self.out[from + at..from + at + c.len_utf8()].fill(b' ');
             }
         }
@@ -77,38 +78,48 @@ impl<'s> Erase<'s> {
 
     /// `?` or `!` after a name: `x?: number`, `let x!: number`.
     fn blank_mark(&mut self, from: usize) {
-        let mut at = from;
-        loop {
-            let rest = self.source.get(at..).unwrap_or_default();
-            if let Some(comment) = rest.strip_prefix("/*") {
-                at += comment.find("*/").map_or(rest.len(), |end| end + 4);
-            } else if rest.starts_with("//") {
-                at += rest.find('\n').unwrap_or(rest.len());
-            } else {
-                match rest.chars().next() {
-                    Some('?' | '!') => return self.blank(at, at + 1),
-                    Some(c) if c.is_whitespace() || c == ']' => at += c.len_utf8(),
-                    _ => return,
-                }
-            }
+        let mut at = self.code_after(from);
+        while self.text(at, self.source.len()).starts_with(']') {
+            at = self.code_after(at + 1);
+        }
+        if self.text(at, self.source.len()).starts_with(['?', '!']) {
+            self.blank(at, at + 1);
         }
     }
 
-    /// Modifiers in front of a member. The first becomes `;`, because the member before may have relied on it.
+    /// The first byte after `from` that belongs neither to white space nor to a comment.
+    fn code_after(&self, from: usize) -> usize {
+        code_after(self.source, from)
+    }
+
+    /// Modifiers in front of a member. One that begins it becomes `;`, because the member before may have relied on it.
+    /// (After `static` a `;` would make that word a member of its own.)
     fn blank_modifiers(&mut self, from: usize, to: usize) {
         let text = self.text(from, to);
-        let mut first = true;
         let mut at = 0;
         for word in text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '$') {
             if MODIFIERS.contains(&word) {
                 self.blank(from + at, from + at + word.len());
-                if first {
-                    self.out[from + at] = b';';
+                if at == 0 {
+                    self.out[from] = b';';
                 }
-                first = false;
             }
             at += word.len();
             at += text.get(at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
+        }
+    }
+
+    /// Refuses `<T>{ … }` where it begins a statement or the body of an arrow function: without the type it would be a
+    /// block, or a declaration, and no object.
+    fn refuse_bare(&mut self, span: Span, starts: &[&str]) {
+        let start = span.start as usize;
+        if !self.text(start, self.source.len()).starts_with('<') {
+            return;
+        }
+        let at = code_after(std::str::from_utf8(&self.out).unwrap_or_default(), start);
+        let rest = self.out.get(at..).unwrap_or_default();
+        if starts.iter().any(|word| rest.starts_with(word.as_bytes())) {
+            self.refuse(span, "a type assertion is not offered here; write `as`, and parentheses around an object");
         }
     }
 
@@ -117,6 +128,28 @@ impl<'s> Erase<'s> {
         match self.source.as_bytes().get(start) {
             Some(b':') => start,
             _ => self.text(0, start).rfind(':').unwrap_or(start),
+        }
+    }
+}
+
+/// Whether a text holds what ends a line of JavaScript.
+fn has_line_end(text: &str) -> bool {
+    text.contains(LINE_ENDS)
+}
+
+/// The first byte of `text` from `at` on that belongs neither to white space nor to a comment.
+fn code_after(text: &str, mut at: usize) -> usize {
+    loop {
+        let rest = text.get(at..).unwrap_or_default();
+        if let Some(comment) = rest.strip_prefix("/*") {
+            at += comment.find("*/").map_or(rest.len(), |end| end + 4);
+        } else if rest.starts_with("//") {
+            at += rest.find(LINE_ENDS).unwrap_or(rest.len());
+        } else {
+            match rest.chars().next() {
+                Some(c) if c.is_whitespace() => at += c.len_utf8(),
+                _ => return at,
+            }
         }
     }
 }
@@ -160,7 +193,7 @@ impl<'a> Visit<'a> for Erase<'_> {
 
     fn visit_ts_type_assertion(&mut self, it: &TSTypeAssertion<'a>) {
         let (from, to) = (it.span.start as usize, it.expression.span().start as usize);
-        if self.text(from, to).contains(['\n', '\r']) {
+        if has_line_end(self.text(from, to)) {
             // `return <T>\n x` would return nothing.
             self.refuse(it.span, "a type assertion over several lines is not offered; write `as`");
         }
@@ -169,11 +202,10 @@ impl<'a> Visit<'a> for Erase<'_> {
     }
 
     fn visit_ts_this_parameter(&mut self, it: &TSThisParameter<'a>) {
-        let end = it.span.end as usize;
-        let rest = self.source.get(end..).unwrap_or_default();
-        let space = rest.len() - rest.trim_start().len();
-        let comma = usize::from(rest.trim_start().starts_with(','));
-        self.blank(it.span.start as usize, end + if comma == 1 { space + 1 } else { 0 });
+        let (start, end) = (it.span.start as usize, it.span.end as usize);
+        let next = self.code_after(end);
+        let comma = self.text(next, self.source.len()).starts_with(',');
+        self.blank(start, if comma { next + 1 } else { end });
     }
 
     fn visit_statement(&mut self, it: &Statement<'a>) {
@@ -192,6 +224,9 @@ impl<'a> Visit<'a> for Erase<'_> {
             }
         }
         walk::walk_statement(self, it);
+        if let Statement::ExpressionStatement(it) = it {
+            self.refuse_bare(it.span, &["{", "function", "class", "async", "let"]);
+        }
         if matches!(
             it,
             Statement::ExpressionStatement(_)
@@ -226,8 +261,11 @@ impl<'a> Visit<'a> for Erase<'_> {
 
     fn visit_arrow_function_expression(&mut self, it: &ArrowFunctionExpression<'a>) {
         walk::walk_arrow_function_expression(self, it);
+        if it.is_expression() {
+            self.refuse_bare(it.body.span(), &["{"]);
+        }
         if let Some(generics) = &it.type_parameters
-            && self.text(generics.span.start as usize, generics.span.end as usize).contains(['\n', '\r'])
+            && has_line_end(self.text(generics.span.start as usize, generics.span.end as usize))
         {
             self.refuse(
                 generics.span,
@@ -236,9 +274,10 @@ impl<'a> Visit<'a> for Erase<'_> {
         }
         if let Some(annotation) = &it.return_type {
             let (start, end) = (self.annotation_start(annotation), annotation.span.end as usize);
-            if self.text(start, end).contains(['\n', '\r']) {
+            let close = (it.params.span.end as usize).checked_sub(1);
+            let close = close.filter(|at| self.out.get(*at) == Some(&b')'));
+            if has_line_end(self.text(close.unwrap_or(start), end)) {
                 // No line may end between `)` and `=>`: the bracket moves to the end of the erased type.
-                let close = self.text(0, start).rfind(')');
                 match (close, end.checked_sub(1)) {
                     (Some(close), Some(last)) => {
                         self.out[close] = b' ';
@@ -263,8 +302,17 @@ impl<'a> Visit<'a> for Erase<'_> {
         }
         if let Some(first) = it.implements.first() {
             let start = first.span.start as usize;
-            if let Some(at) = self.text(it.span.start as usize, start).rfind("implements") {
-                self.blank(it.span.start as usize + at, it.body.span.start as usize);
+            let heritage = it.heritage.as_ref().map(|heritage| match &heritage.type_arguments {
+                Some(arguments) => arguments.span.end,
+                None => heritage.expression.span().end,
+            });
+            let named = it.type_parameters.as_ref().map(|it| it.span.end).or(it.id.as_ref().map(|id| id.span.end));
+            let before = heritage.or(named).map_or(it.span.start as usize + "class".len(), |end| end as usize);
+            // A comment may hold the word, too.
+            let at = self.code_after(before);
+            match self.text(at, start).starts_with("implements") {
+                true => self.blank(at, it.body.span.start as usize),
+                false => self.refuse(first.span, "this `implements` could not be erased"),
             }
         }
         if let Some(generics) = &it.type_parameters {
@@ -343,6 +391,15 @@ mod tests {
                 "class A { declare x: 1; abstract y(): void; z(): void; z() {} }",
                 "class A { ;             ;                   ;          z() {} }",
             ),
+            ("class A { static readonly x = 1 }", "class A { static          x = 1 }"),
+            ("class A { a = 1\n  private static x = 1 }", "class A { a = 1\n  ;       static x = 1 }"),
+            ("class A implements /* implements */ B {}", "class A                                 {}"),
+            ("x = class implements B {}", "x = class              {}"),
+            ("f(function (this: X /* , */ , a) {})", "f(function (                  a) {})"),
+            ("(a /* ) */) /* ) */ : {\n} => a", "(a /* ) */  /* ) */    \n) => a"),
+            ("(a)\n: T => a", "(a \n  ) => a"),
+            ("const f = () => (<T>{ a: 1 })", "const f = () => (   { a: 1 })"),
+            ("const f = () => <T>[1], g = <T>{}", "const f = () =>    [1], g =    {}"),
             ("abstract class A {}", "         class A {}"),
             ("try {} catch (e: unknown) {}", "try {} catch (e         ) {}"),
             ("for (const x of y as T[]) f(x)", "for (const x of y       ) f(x)"),
@@ -369,6 +426,13 @@ mod tests {
             "export const x = 1",
             "await import('x')",
             "return <T>\nx",
+            "return <T>\u{2028}x",
+            "() => <T>{ a: 1 }",
+            "() => <T>/* { */ <U>{ a: 1 }.a as V",
+            "<T>{ a: 1 }",
+            "<T>function () {}",
+            "<T>function f() {}",
+            "class A { accessor x = 1 }",
         ] {
             assert!(erased(source).is_err(), "{source}");
         }

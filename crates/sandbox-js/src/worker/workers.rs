@@ -1,7 +1,7 @@
 //! [`Workers`]: the host's side, a bounded number of processes of which idle ones stay warm.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -225,6 +225,12 @@ struct Resting {
     shared: Arc<Shared>,
 }
 
+/// When a worker was asked, and what it had computed by then.
+struct Before {
+    spent: Duration,
+    asked: Instant,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// It has no program.
@@ -250,7 +256,7 @@ impl Resting {
     fn ask(&mut self, message: &ToWorker) -> Result<Report, Fault> {
         // Unless the answer says otherwise.
         self.state = State::Spoilt;
-        let before = self.spent;
+        let before = Before { spent: self.spent, asked: Instant::now() };
         let Some(seat) = &mut self.seat else {
             return Err(Fault::Broken("a worker was used twice".to_owned()));
         };
@@ -278,6 +284,9 @@ impl Resting {
                             return Err(nonsense("a result that is too long"));
                         }
                         How::Step(step) => step,
+                        How::NotCompiled(_) if !matches!(message, ToWorker::Start(_)) => {
+                            return Err(nonsense("a refusal of a program that runs"));
+                        }
                         How::NotCompiled(why) => {
                             self.state = State::Ended;
                             let program = self.program.as_ref();
@@ -300,10 +309,12 @@ impl Resting {
         }
     }
 
-    fn report(&mut self, step: Step, calls: Vec<NewCall>, rest: Rest, before: Duration) -> Report {
-        self.spent = self.spent.max(rest.spent);
+    fn report(&mut self, step: Step, calls: Vec<NewCall>, rest: Rest, before: Before) -> Report {
+        // Whatever it claims, it cannot have computed for longer than it was waited for.
+        let most = before.spent.saturating_add(before.asked.elapsed());
+        self.spent = self.spent.max(rest.spent.min(most));
         let console: Console = rest.console.into_console(self.limits.console);
-        Report { step, calls, console, took: self.spent.saturating_sub(before) }
+        Report { step, calls, console, took: self.spent.saturating_sub(before.spent) }
     }
 }
 

@@ -11,7 +11,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use countersign_approval_core::audit::{BoxError, Done, Submitted};
 use countersign_approval_core::clock::{Clock, Timestamp};
 
 use super::head::Head;
@@ -56,8 +55,6 @@ struct Queued {
     /// One past its last byte in `records`.
     end: usize,
     at: Timestamp,
-    /// Whom to tell, if nobody waits on a condition variable.
-    done: Option<Done>,
 }
 
 enum Writer {
@@ -85,12 +82,6 @@ enum Thread {
     Closing,
 }
 
-/// Callers to be told, without the lock, how their batch went.
-struct Told {
-    done: Vec<Done>,
-    failed: Option<Arc<io::Error>>,
-}
-
 impl Commit {
     /// Goes on after `head`, the last line of the file.
     pub(crate) fn new(io: Box<dyn AuditIo>, head: Head) -> Self {
@@ -113,7 +104,7 @@ impl Commit {
     pub(crate) fn record(&self, clock: &dyn Clock, record: &[u8]) -> Result<(), Error> {
         let shared = &self.0;
         let mut state = shared.lock();
-        let n = state.push(clock, record, None)?;
+        let n = state.push(clock, record)?;
         let batch = state.batch;
         if let Some(batch) = state.take() {
             drop(state);
@@ -131,54 +122,17 @@ impl Commit {
         }
     }
 
-    /// Takes a record and returns, if somebody writes; `done` is called by a thread of this file.
-    pub(crate) fn submit(
-        &self,
-        clock: &dyn Clock,
-        encode: impl FnOnce() -> Result<Vec<u8>, Error>,
-        done: Done,
-    ) -> Submitted {
-        let shared = &self.0;
-        if shared.lock().is_idle() {
-            return Submitted::Idle;
-        }
-        let record = match encode() {
-            Ok(record) => record,
-            Err(error) => {
-                done(Err(error.into()));
-                return Submitted::Taken;
-            }
-        };
-        let mut state = shared.lock();
-        let mut done = Some(done);
-        if let Err(error) = state.push(clock, &record, Some(&mut done)) {
-            drop(state);
-            if let Some(done) = done {
-                done(Err(error.into()));
-            }
-        } else if matches!(state.writer, Writer::Ready(_)) && !shared.call_thread(&mut state) {
-            // The leader has left meanwhile, and there is no thread to be had.
-            let batch = state.take();
-            drop(state);
-            batch.into_iter().for_each(|batch| shared.lead_and_hand_over(batch));
-        }
-        Submitted::Taken
-    }
-
     pub(crate) fn durable(&self) -> Head {
         self.0.lock().durable
     }
 }
 
 impl Drop for Commit {
-    /// The file is closed when this returns, and what was submitted has been written.
+    /// The file is closed when this returns.
     fn drop(&mut self) {
         let found = mem::replace(&mut self.0.lock().thread, Thread::Closing);
         self.0.work.notify_one();
-        // The last owner may be one of those whom the writer thread tells. It ends then without being waited for.
-        if let Thread::Running(thread) = found
-            && thread.thread().id() != thread::current().id()
-        {
+        if let Thread::Running(thread) = found {
             // Its panics are caught where they happen.
             let _ = thread.join();
         }
@@ -187,12 +141,7 @@ impl Drop for Commit {
 
 impl State {
     /// Queues a record and says which line it will be. An error changes nothing.
-    fn push(
-        &mut self,
-        clock: &dyn Clock,
-        record: &[u8],
-        done: Option<&mut Option<Done>>,
-    ) -> Result<u64, Error> {
+    fn push(&mut self, clock: &dyn Clock, record: &[u8]) -> Result<u64, Error> {
         if let Writer::Failed(cause) = &self.writer {
             return Err(Error::Stopped { cause: cause.clone() });
         }
@@ -201,15 +150,9 @@ impl State {
         // Read here, so that times stand in the order of the lines.
         let at = clock.now().wall;
         self.queue.records.extend_from_slice(record);
-        let end = self.queue.records.len();
-        self.queue.entries.push(Queued { end, at, done: done.and_then(Option::take) });
+        self.queue.entries.push(Queued { end: self.queue.records.len(), at });
         self.queued = n;
         Ok(n)
-    }
-
-    /// Whether a record that comes now is written at once.
-    fn is_idle(&self) -> bool {
-        matches!(self.writer, Writer::Ready(_)) && self.queue.entries.is_empty()
     }
 
     /// Makes the caller the leader, if there is something to write and nobody writes.
@@ -232,26 +175,23 @@ impl State {
     }
 
     /// Gives the file back after a batch, or closes it.
-    fn settle(&mut self, mut batch: Batch, result: io::Result<()>) -> Told {
-        let mut done: Vec<Done> = batch.queue.entries.drain(..).filter_map(|entry| entry.done).collect();
+    fn settle(&mut self, mut batch: Batch, result: io::Result<()>) {
+        batch.queue.entries.clear();
         for buffer in [&mut batch.queue.records, &mut batch.lines] {
             buffer.clear();
             buffer.shrink_to(KEPT_BYTES);
         }
-        match result {
+        self.writer = match result {
             Ok(()) => {
                 self.durable = batch.head;
-                self.writer = Writer::Ready(batch);
-                Told { done, failed: None }
+                Writer::Ready(batch)
             }
             Err(error) => {
                 tracing::error!(error = %error, "the audit file failed; nothing is accepted until it is opened again");
-                done.extend(mem::take(&mut self.queue).entries.into_iter().filter_map(|entry| entry.done));
-                let error = Arc::new(error);
-                self.writer = Writer::Failed(error.clone());
-                Told { done, failed: Some(error) }
+                self.queue = Queue::default();
+                Writer::Failed(Arc::new(error))
             }
-        }
+        };
     }
 }
 
@@ -269,27 +209,26 @@ impl Batch {
 }
 
 impl Shared {
-    /// Writes one batch and settles it.
-    fn lead(&self, mut batch: Batch) -> (MutexGuard<'_, State>, Told, usize) {
+    /// Writes one batch and settles it. Its callers are yet to be woken, best without the lock.
+    fn lead(&self, mut batch: Batch) -> MutexGuard<'_, State> {
         // A panic is a failure like another, and must not leave the others waiting.
         let result = catch_unwind(AssertUnwindSafe(|| batch.write()))
             .unwrap_or_else(|_| Err(io::Error::other("an operation on the audit file panicked")));
-        let number = batch.number;
         let mut state = self.lock();
-        let told = state.settle(batch, result);
-        (state, told, number)
+        state.settle(batch, result);
+        state
     }
 
     /// Leads one batch, and sees to it that somebody leads the next.
     fn lead_and_hand_over(self: &Arc<Self>, batch: Batch) {
         let mut next = Some(batch);
         while let Some(batch) = next {
-            let (mut state, told, number) = self.lead(batch);
+            let number = batch.number;
+            let mut state = self.lead(batch);
             // Without a thread it goes on itself.
             let handed = state.queue.entries.is_empty() || self.call_thread(&mut state);
             next = if handed { None } else { state.take() };
-            drop(state);
-            self.tell(told, number);
+            self.wake(state, number);
         }
     }
 
@@ -297,28 +236,40 @@ impl Shared {
     fn work(&self) {
         let mut state = self.lock();
         loop {
-            let Some(mut batch) = state.take() else {
-                let nothing_comes = state.queue.entries.is_empty();
-                if matches!(state.thread, Thread::Closing) && nothing_comes {
-                    return;
+            match state.take() {
+                Some(batch) => {
+                    drop(state);
+                    state = self.lead_all(batch);
                 }
-                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            drop(state);
-            loop {
-                let (after, told, number) = self.lead(batch);
-                state = after;
-                let next = state.take();
-                drop(state);
-                // Those who are told go on while the next batch is written.
-                self.tell(told, number);
-                match next {
-                    Some(next) => batch = next,
-                    None => break,
-                }
+                None if matches!(state.thread, Thread::Closing) => return,
+                None => state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
-            state = self.lock();
+        }
+    }
+
+    /// Leads batches until nothing is queued.
+    fn lead_all(&self, mut batch: Batch) -> MutexGuard<'_, State> {
+        loop {
+            let number = batch.number;
+            let mut state = self.lead(batch);
+            let next = state.take();
+            // Those who are woken go on while the next batch is written.
+            self.wake(state, number);
+            match next {
+                Some(next) => batch = next,
+                None => return self.lock(),
+            }
+        }
+    }
+
+    /// Lets go of the lock and wakes who waits for the batch; after a failure, everybody.
+    fn wake(&self, state: MutexGuard<'_, State>, number: usize) {
+        let failed = matches!(state.writer, Writer::Failed(_));
+        drop(state);
+        for (parity, settled) in self.settled.iter().enumerate() {
+            if failed || parity == number % 2 {
+                settled.notify_all();
+            }
         }
     }
 
@@ -336,22 +287,6 @@ impl Shared {
         }
         self.work.notify_one();
         true
-    }
-
-    /// Tells all who wait for a batch how it went.
-    fn tell(&self, told: Told, number: usize) {
-        match &told.failed {
-            None => self.settled[number % 2].notify_all(),
-            Some(_) => self.settled.iter().for_each(Condvar::notify_all),
-        }
-        for done in told.done {
-            let result = match &told.failed {
-                None => Ok(()),
-                Some(cause) => Err(BoxError::from(Error::Stopped { cause: cause.clone() })),
-            };
-            // Whoever is told may not keep the others from being told.
-            let _ = catch_unwind(AssertUnwindSafe(|| done(result)));
-        }
     }
 
     /// A panic under the lock can come only from the clock, which is read before anything is changed. So the

@@ -89,5 +89,5 @@ fn many_threads_keep_one_gapless_order() {
         assert_eq!(mine, (0..RECORDS).collect::<Vec<_>>(), "records of thread {i}");
     }
     assert_eq!(audit.head().n as usize, records.len());
-    assert!(audit.blocking(), "design 4: it is called where it may wait");
+    assert!(audit.blocking(), "design 4: it runs on the blocking pool");
 }

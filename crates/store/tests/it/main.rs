@@ -17,6 +17,5 @@ mod memory;
 #[cfg(feature = "sqlite")]
 mod operations;
 mod reading;
-mod submitted;
 mod support;
 mod torn;

@@ -1,8 +1,12 @@
 //! Operations in SQLite (contract 9; laws 1, 8 and 9).
+#![allow(clippy::panic, reason = "helpers of tests are tests as well")]
 
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Write, stdout};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::{env, fs};
 
 use countersign_approval_core::clock::Timestamp;
 use countersign_approval_core::ids::{ModelId, ProviderId, RunId, Subject};
@@ -238,4 +242,90 @@ async fn damaged_bytes_are_never_told() {
         drop(store);
         let _ = fs::remove_file(path.with_extension("db-wal"));
     }
+}
+
+/// Names the file, in the process that is killed.
+const FILE: &str = "COUNTERSIGN_KILLED_OPERATIONS";
+
+/// Not a test, but the process that is killed: four runs at once claim, append and finish until then, and say what was
+/// accepted, a line each.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn works_until_it_is_killed() {
+    let Some(path) = env::var_os(FILE) else { return };
+    let store = Arc::new(open(Path::new(&path)));
+    let round = env::var("ROUND").unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for run in 0..4 {
+        let (store, round) = (Arc::clone(&store), round.clone());
+        tasks.spawn(async move {
+            for n in 0.. {
+                let key = format!("{round}-{run}-{n}");
+                let mut operation = new(&store, &key).await;
+                say(&format!("{key} 0"));
+                for event in 0..3 {
+                    operation.append(vec![format!("{key}-{event}")]).await.unwrap();
+                    say(&format!("{key} {}", event + 1));
+                }
+                operation.finish(Ended::Completed, vec![format!("{key}-3")]).await.unwrap();
+                say(&format!("{key} end"));
+            }
+        });
+    }
+    tasks.join_all().await;
+}
+
+fn say(what: &str) {
+    // One write, so that a line is said whole or not at all; the test harness prints as well.
+    stdout().write_all(format!("\naccepted {what}\n").as_bytes()).unwrap();
+}
+
+// Laws 1 and 8: what a process that was killed had been told is there, and what it had claimed never is new again.
+#[tokio::test]
+async fn a_killed_process_has_lost_nothing_that_it_was_told() {
+    let (_folder, path) = place();
+    let mut told: BTreeMap<String, String> = BTreeMap::new();
+    for round in 0..3 {
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args(["operations::works_until_it_is_killed", "--exact", "--nocapture"])
+            .env(FILE, &path)
+            .env("ROUND", round.to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut said = lines.filter_map(|line| line.strip_prefix("accepted ").map(str::to_owned));
+        let mut take = |line: String| {
+            let (key, what) = line.split_once(' ').unwrap();
+            told.insert(key.to_owned(), what.to_owned());
+        };
+        said.by_ref().take(40 + 7 * round).for_each(&mut take);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        said.for_each(&mut take);
+    }
+    assert!(told.len() >= 24, "{} keys", told.len());
+    let store = open(&path);
+    let mut ends = BTreeSet::new();
+    for (key, what) in &told {
+        let (end, log) = match store.claim(claim(key)).await.unwrap() {
+            Claimed::Replay(log) => ("end", log),
+            Claimed::Uncertain(log) => ("uncertain", log),
+            other => panic!("{key}, which had been told {what}: {other:?}"),
+        };
+        let whole: Vec<String> = (0..4).map(|event| format!("{key}-{event}")).collect();
+        match what.as_str() {
+            "end" => assert_eq!((end, &log.events), ("end", &whole)),
+            count => {
+                let count: usize = count.parse().unwrap();
+                assert!(
+                    log.events.len() >= count && whole.starts_with(&log.events),
+                    "{key}: {count} were accepted"
+                );
+                assert_eq!(end == "end", log.events.len() == 4, "{key}");
+            }
+        }
+        ends.insert(end);
+    }
+    assert_eq!(ends.len(), 2, "some had ended and some had not: {ends:?}");
 }

@@ -10,8 +10,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use url::Url;
 
+use super::wire::{delta, finish, frames};
 use super::{KEY, config, play};
-use crate::heard::{Came, ask, failure, user};
+use crate::heard::{Came, answer, ask, failure, user};
 use crate::server::{Reply, Saw, Server, header};
 
 fn base(text: &str) -> Url {
@@ -34,6 +35,45 @@ async fn a_refusal_is_named_in_the_log() {
         let error = turn.unwrap_err();
         assert_eq!(error.info.code, Code::PROVIDER_ERROR);
         assert!(error.source().unwrap().to_string().contains(label));
+    }
+}
+
+/// xAI tells a wrong key with a 400. Only words that are surely the server's own are believed: a message may go on with
+/// the conversation.
+#[tokio::test]
+async fn a_wrong_key_that_is_no_401() {
+    let xai =
+        r#"{"code":"Client specified an invalid argument","error":"Incorrect API key provided: sk***89."}"#;
+    let rows = [
+        (xai, Code::PROVIDER_AUTH),
+        (r#"{"error":{"message":"Invalid API key","code":null}}"#, Code::PROVIDER_AUTH),
+        (r#"{"error":{"message":"no","code":"invalid_api_key"}}"#, Code::PROVIDER_AUTH),
+        (r#"{"error":{"message":"cannot read: Incorrect API key provided","code":7}}"#, Code::PROVIDER_ERROR),
+        (r#"{"error":"message 3: incorrect api key"}"#, Code::PROVIDER_ERROR),
+        (r#"{"error":null}"#, Code::PROVIDER_ERROR),
+        (r#"{"error":["Incorrect API key provided"]}"#, Code::PROVIDER_ERROR),
+    ];
+    for (body, code) in rows {
+        let (turn, _) = play(Reply::new("400 Bad Request", "X-A: b", body)).await;
+        assert_eq!(Came::of(&turn), failure(code), "{body}");
+    }
+    let (turn, _) = play(Reply::new("500 Internal Server Error", "X-A: b", xai)).await;
+    assert_eq!(Came::of(&turn), Came::Failure { code: Code::PROVIDER_ERROR, retryable: true });
+}
+
+/// Law 9: what is small on the wire and large in memory is bounded by its number, at the edge.
+#[tokio::test]
+async fn lists() {
+    let fragments = |count: usize| {
+        let parts = vec![r#"{"index":0,"id":"a","function":{"name":"f"}}"#; count].join(",");
+        frames(&[&delta(&format!(r#"{{"tool_calls":[{parts}]}}"#)), &finish("tool_calls")])
+    };
+    let (turn, _) = play(Reply::stream(fragments(1_024))).await;
+    assert_eq!(Came::of(&turn), answer("", &[("a", "f", "")]));
+    let choices = frames(&[&format!(r#"{{"choices":[{}]}}"#, vec!["{}"; 100_000].join(","))]);
+    for body in [fragments(1_025), choices] {
+        let (turn, _) = play(Reply::stream(body)).await;
+        assert_eq!(Came::of(&turn), failure(Code::INVALID_PROVIDER_RESPONSE));
     }
 }
 

@@ -210,6 +210,12 @@ async fn calls_from_fragments() {
             refused(),
         ),
         (
+            "M7: a legacy call alone is not lost in silence",
+            &[r#"{"function_call":{"name":"f","arguments":"{}"}}"#],
+            "stop",
+            refused(),
+        ),
+        (
             "another kind of call",
             &[r#"{"tool_calls":[{"index":0,"id":"a","type":"custom","custom":{"name":"f","input":"x"}}]}"#],
             "tool_calls",

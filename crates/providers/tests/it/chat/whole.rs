@@ -58,6 +58,11 @@ async fn one_object() {
             refused(),
         ),
         ("a custom call", message(r#"{"tool_calls":[{"id":"a","type":"custom"}]}"#, "tool_calls"), refused()),
+        (
+            "M7: a legacy call",
+            message(r#"{"content":null,"function_call":{"name":"f","arguments":"{}"}}"#, "stop"),
+            refused(),
+        ),
         ("no call", message(r#"{"content":"x"}"#, "tool_calls"), refused()),
         ("a filter", message(r#"{"content":""}"#, "content_filter"), failure(Code::PROVIDER_REFUSAL)),
         ("a refusal", message(r#"{"content":null,"refusal":"no"}"#, "stop"), failure(Code::PROVIDER_REFUSAL)),

@@ -212,6 +212,25 @@ pub(crate) async fn the_key_is_never_shown<V: Vendor>() {
     }
 }
 
+/// A vendor that repeats the key where its label should stand, with a key that looks like one.
+pub(crate) async fn a_label_that_is_the_key<V: Vendor>() {
+    for key in ["0123456789abcdef0123456789abcdef", "qwertyuiopasdfghjklzxcvb", "live_qwertyuiopasdfghjkl"] {
+        let error =
+            format!(r#"{{"type":"error","error":{{"type":"{key}","code":"{key}","status":"{key}"}}}}"#);
+        for reply in [
+            Reply::new("400 Bad Request", "Content-Type: application/json", error.as_str()),
+            Reply::object(error.as_str()),
+            Reply::stream(format!("data: {error}\n\n")),
+        ] {
+            let server = Server::start(reply).await;
+            let provider = V::provider(server.url(), key).unwrap();
+            let (turn, _) = ask(provider.as_ref(), &[user("x")]).await;
+            let shown = shown(&turn.unwrap_err());
+            assert!(!shown.contains(key), "{shown}");
+        }
+    }
+}
+
 /// Law 9: contract 11's bounds on a stream, on one object and on a frame, at the edge and one byte over.
 pub(crate) async fn bounds<V: Vendor>() {
     let said = Said::text(&["hi"]);
