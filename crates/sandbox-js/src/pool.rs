@@ -68,7 +68,8 @@ struct Job {
 type Answer = Box<dyn FnOnce() -> bool + Send>;
 
 struct Running {
-    deadline: Instant,
+    /// `None` if it may take for good.
+    deadline: Option<Instant>,
     /// `None` once it was overdue.
     overdue: Option<(Overdue, Answer)>,
     is_lost: bool,
@@ -178,7 +179,8 @@ fn serve(shared: &Shared) {
         };
         state.next_id += 1;
         let id = state.next_id;
-        let deadline = Instant::now() + job.allowed;
+        // Longer than the clock reaches is for good.
+        let deadline = Instant::now().checked_add(job.allowed);
         let overdue = Some((job.overdue, job.answer));
         state.running.insert(id, Running { deadline, overdue, is_lost: false });
         let unwatched = state.unwatched;
@@ -208,7 +210,7 @@ fn watch(shared: &Arc<Shared>) {
         }
         let now = Instant::now();
         let (mut kills, mut given_up) = (Vec::new(), 0);
-        for running in state.running.values_mut().filter(|running| running.deadline <= now) {
+        for running in state.running.values_mut().filter(|running| running.deadline.is_some_and(|at| at <= now)) {
             let Some((overdue, answer)) = running.overdue.take() else { continue };
             if !answer() {
                 // It came to its end at the last moment.

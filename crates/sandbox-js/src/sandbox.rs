@@ -189,6 +189,10 @@ impl Sandbox {
         if options.limits.stack > Limits::MAX_STACK {
             return Err(Error::Limit("`stack` is more than Limits::MAX_STACK"));
         }
+        if options.limits.stack == 0 {
+            // For the engine that means without a limit.
+            return Err(Error::Limit("`stack` is 0"));
+        }
         match self.inner.config.backend {
             Backend::InProcess => Ok(()),
             Backend::Worker(_) => worker::check(&options.limits),

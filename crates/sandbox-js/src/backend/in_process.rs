@@ -41,7 +41,7 @@ impl Backend for InProcess {
     fn start(&self, pass: Pass) -> Stepping {
         let abandoned = Arc::new(AtomicBool::new(false));
         let (shared, flag) = (Arc::clone(&self.shared), Arc::clone(&abandoned));
-        let allowed = pass.limits.compute + OVERRUN;
+        let allowed = pass.limits.compute.saturating_add(OVERRUN);
         let started = self.shared.pool.start(allowed, Overdue::GiveUp, move || start(shared, pass, flag));
         step(started, Abandon(Some(abandoned)))
     }
@@ -114,7 +114,7 @@ impl Engine for Resting {
     fn settle(mut self: Box<Self>, settlement: Settlement) -> Stepping {
         let shared = Arc::clone(&self.shared);
         let abandon = Abandon(Some(Arc::clone(&self.abandoned)));
-        let allowed = self.compute.saturating_sub(self.spent()) + OVERRUN;
+        let allowed = self.compute.saturating_sub(self.spent()).saturating_add(OVERRUN);
         let settled = shared.pool.start(allowed, Overdue::GiveUp, move || {
             let Some(machine) = self.machine.as_mut() else {
                 return Err(Fault::Broken("an engine was used twice".to_owned()));

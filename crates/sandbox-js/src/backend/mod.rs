@@ -130,6 +130,9 @@ pub(crate) struct Programs {
     known: Mutex<HashMap<Key, Weak<Program>>>,
 }
 
+/// Room for programs that is not given back.
+const ROOM: usize = 16;
+
 impl Programs {
     /// The program of a source, made by `make` if no run has it.
     pub(crate) fn get(
@@ -151,7 +154,10 @@ impl Programs {
         let program = Arc::new(make(&code)?);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() == known.capacity() {
+            // The room that many runs at one time took must not fill with the sources of those that are over.
             known.retain(|_, program| program.strong_count() > 0);
+            let room = (2 * known.len()).max(ROOM);
+            known.shrink_to(room);
         }
         known.insert(key, Arc::downgrade(&program));
         Ok(program)

@@ -77,6 +77,7 @@ fn log<'js>(ctx: &Ctx<'js>, host: &Host, level: &str, values: &Array<'js>) -> rq
     let Some(realm) = ctx.userdata::<Realm<'js>>() else { return Ok(()) };
     let mut text = String::new();
     let max = host.world().limits.console;
+    let mut looks = inspect::MAX_LOOKS;
     for index in 0..values.len() {
         if text.len() > max {
             text.push_str(" …");
@@ -85,7 +86,7 @@ fn log<'js>(ctx: &Ctx<'js>, host: &Host, level: &str, values: &Array<'js>) -> rq
         if index > 0 {
             text.push(' ');
         }
-        text.push_str(&inspect::argument(ctx, &realm, &values.get::<Value<'js>>(index)?));
+        text.push_str(&inspect::argument(ctx, &realm, &values.get::<Value<'js>>(index)?, &mut looks));
     }
     let level = match level {
         "debug" => Level::Debug,

@@ -10,17 +10,32 @@ const MAX_ENTRIES: usize = 100;
 /// Bytes of one value; the console bounds the rest.
 const MAX_TEXT: usize = 16 << 10;
 
-/// One argument of a console method.
-pub(super) fn argument<'js>(ctx: &Ctx<'js>, realm: &Realm<'js>, value: &Value<'js>) -> String {
+/// Properties that one call of a console method looks at. The text alone is no bound: one object whose many properties
+/// print nothing can be there thousands of times.
+pub(super) const MAX_LOOKS: usize = 100_000;
+/// What a refused look at a larger object costs.
+const REFUSED_LOOK: usize = 20_000;
+
+/// One argument of a console method, of which all arguments share `looks`.
+pub(super) fn argument<'js>(
+    ctx: &Ctx<'js>,
+    realm: &Realm<'js>,
+    value: &Value<'js>,
+    looks: &mut usize,
+) -> String {
     if ffi::is_string(value) {
         return text(ctx, value);
     }
-    inspect(ctx, realm, value)
+    inspect_with(ctx, realm, value, looks)
 }
 
 /// Any value, strings in quotes.
 pub(super) fn inspect<'js>(ctx: &Ctx<'js>, realm: &Realm<'js>, value: &Value<'js>) -> String {
-    let mut printer = Printer { ctx, realm, out: String::new(), open: Vec::new() };
+    inspect_with(ctx, realm, value, &mut { MAX_LOOKS })
+}
+
+fn inspect_with<'js>(ctx: &Ctx<'js>, realm: &Realm<'js>, value: &Value<'js>, looks: &mut usize) -> String {
+    let mut printer = Printer { ctx, realm, out: String::new(), open: Vec::new(), looks };
     printer.value(value);
     cut(printer.out)
 }
@@ -49,6 +64,8 @@ struct Printer<'p, 'js> {
     realm: &'p Realm<'js>,
     out: String,
     open: Vec<usize>,
+    /// How many properties may still be looked at.
+    looks: &'p mut usize,
 }
 
 impl<'js> Printer<'_, 'js> {
@@ -103,13 +120,17 @@ impl<'js> Printer<'_, 'js> {
 
     fn container(&mut self, value: &Value<'js>, is_array: bool) {
         let (open, close) = if is_array { ("[", "]") } else { ("{", "}") };
-        if self.open.len() > MAX_DEPTH {
+        if self.open.len() > MAX_DEPTH || *self.looks == 0 {
             self.out.push_str(if is_array { "[…]" } else { "{…}" });
             return;
         }
-        let properties = match ffi::own_properties(self.ctx, value, 100_000) {
-            Ok(Ok(properties)) => properties,
+        let properties = match ffi::own_properties(self.ctx, value, *self.looks) {
+            Ok(Ok(properties)) => {
+                *self.looks -= properties.len().min(*self.looks);
+                properties
+            }
             Ok(Err(ffi::TooMany)) => {
+                *self.looks = self.looks.saturating_sub(REFUSED_LOOK);
                 self.out.push_str(if is_array { "[a large array]" } else { "{a large object}" });
                 return;
             }

@@ -10,6 +10,7 @@
   const NativeTypeError = TypeError;
   const NativeRangeError = RangeError;
   const NativeError = Error;
+  const NativeObject = Object;
   const NativeDate = Date;
   const NativeString = String;
   const symSpreadable = Symbol.isConcatSpreadable;
@@ -95,21 +96,55 @@
     'slice', 'sort', 'splice', 'toLocaleString', 'toReversed', 'toSorted', 'toSpliced', 'unshift', 'with']);
   guardLength(typedArray, ['join', 'sort', 'toLocaleString', 'toReversed', 'toSorted', 'with']);
 
+  // Linear, and quick enough once, but a loop of them is looked at only every 10,000 steps.
+  const tickBefore = (prototype, names, isLong) => {
+    for (const name of names) {
+      replace(prototype, name, (original) => ({
+        method(...args) {
+          if (isLong(this)) native.tick();
+          return apply(original, this, args);
+        },
+      }).method);
+    }
+  };
+  tickBefore(typedArray, ['copyWithin', 'fill', 'includes', 'indexOf', 'lastIndexOf', 'reverse', 'set', 'slice'],
+    (self) => typedTag(self) !== undefined && typedLength(self) > LOOK_AT_CLOCK);
+  tickBefore(ArrayBuffer.prototype, ['resize'], () => true);
+
   const spreads = (value) => {
-    if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return;
+    if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return false;
     for (let at = value; at !== null; at = getPrototypeOf(at)) {
       const property = getOwnPropertyDescriptor(at, symSpreadable);
       if (property !== undefined && !hasOwn(property, 'value')) {
         throw new NativeTypeError('concat takes no computed Symbol.isConcatSpreadable here');
       }
     }
-    checkLength(value);
+    const spreadable = value[symSpreadable];
+    return spreadable === undefined ? isArray(value) : !!spreadable;
   };
-  replace(Array.prototype, 'concat', (original) => ({
+  // Not the native one: a getter among the first elements can lengthen an array that comes later.
+  replace(Array.prototype, 'concat', () => ({
     method(...args) {
-      spreads(this);
-      for (let i = 0; i < args.length; i++) spreads(args[i]);
-      return apply(original, this, args);
+      if (this === null || this === undefined) throw new NativeTypeError('cannot convert to object');
+      const into = [];
+      let at = 0;
+      const add = (value) => {
+        if (!spreads(value)) {
+          show(into, at, value);
+          at += 1;
+          return;
+        }
+        checkLength(value);
+        const length = lengthOf(value);
+        for (let i = 0; i < length; i++) {
+          if (i in value) show(into, at + i, value[i]);
+        }
+        at += length;
+      };
+      add(NativeObject(this));
+      for (let i = 0; i < args.length; i++) add(args[i]);
+      into.length = at;
+      return into;
     },
   }).method);
   replace(Array.prototype, 'flat', () => ({

@@ -85,11 +85,16 @@ struct Walk<'w, 'js> {
 }
 
 impl<'js> Walk<'_, 'js> {
-    fn value(&mut self, value: &Value<'js>) -> Result<(), Stop> {
+    fn count(&mut self) -> Result<(), Stop> {
         self.nodes += 1;
-        if self.nodes > MAX_NODES {
-            return refuse(format!("more than {MAX_NODES} values"));
+        match self.nodes > MAX_NODES {
+            true => refuse(format!("more than {MAX_NODES} values")),
+            false => Ok(()),
         }
+    }
+
+    fn value(&mut self, value: &Value<'js>) -> Result<(), Stop> {
+        self.count()?;
         if self.out.len() > self.max {
             return Err(Stop::TooLong);
         }
@@ -235,6 +240,12 @@ impl<'js> Walk<'_, 'js> {
             if !ffi::is_string(key) {
                 return refuse("a symbol as key");
             }
+            // The same as absent in every JSON reader, and what agents write: `{limit: undefined}`. It was looked at, so it
+            // counts: one object of them can be there ten thousand times.
+            if matches!(property, Property::Data { value, enumerable: true } if value.is_undefined()) {
+                self.count()?;
+                continue;
+            }
             let name = self.text(key)?;
             self.path.push(name);
             let value = match property {
@@ -244,20 +255,17 @@ impl<'js> Walk<'_, 'js> {
                     return refuse("a getter or setter, which could answer differently later");
                 }
             };
-            // The same as absent in every JSON reader, and what agents write: `{limit: undefined}`.
-            if !value.is_undefined() {
-                let name = self.path.last().cloned().unwrap_or_default();
-                if name == "__proto__" {
-                    return refuse(advice(RefusedKind::ProtoKey));
-                }
-                if !first {
-                    self.out.push(',');
-                }
-                first = false;
-                self.string(&name)?;
-                self.out.push(':');
-                self.value(value)?;
+            let name = self.path.last().cloned().unwrap_or_default();
+            if name == "__proto__" {
+                return refuse(advice(RefusedKind::ProtoKey));
             }
+            if !first {
+                self.out.push(',');
+            }
+            first = false;
+            self.string(&name)?;
+            self.out.push(':');
+            self.value(value)?;
             self.path.pop();
         }
         self.out.push('}');

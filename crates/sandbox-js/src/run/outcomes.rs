@@ -186,6 +186,12 @@ impl Run {
             },
             Err(FunctionError { message, name, code }) => {
                 let name = name.unwrap_or_else(|| "Error".to_owned());
+                let bytes = name.len() + message.len() + code.as_ref().map_or(0, String::len);
+                if bytes > max {
+                    let call_id = self.calls.get(index)?.call_id(self.options.origin.run_id);
+                    let message = format!("the failure of a function has {bytes} bytes, more than {max}");
+                    return Some(End::Now(Ending::ResultRefused { call_id: Some(call_id) }, message));
+                }
                 let seq = self.calls.get(index)?.seq;
                 self.tell(index, Outcome::Failed(Box::new(Failure { seq, name, message, code })));
                 None

@@ -393,7 +393,7 @@ mod tests {
             ),
             ("class A { static readonly x = 1 }", "class A { static          x = 1 }"),
             ("class A { a = 1\n  private static x = 1 }", "class A { a = 1\n  ;       static x = 1 }"),
-            ("class A implements /* implements */ B {}", "class A                                 {}"),
+            ("class A implements /* implements */ B {}", "class A                               {}"),
             ("x = class implements B {}", "x = class              {}"),
             ("f(function (this: X /* , */ , a) {})", "f(function (                  a) {})"),
             ("(a /* ) */) /* ) */ : {\n} => a", "(a /* ) */  /* ) */    \n) => a"),

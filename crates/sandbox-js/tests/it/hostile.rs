@@ -196,6 +196,27 @@ const TABLE: &[(&[Ends], &str)] = &[
     (&[COMPUTE], "Array.prototype.forEach.call({ length: 2 ** 53 - 1 }, () => {})"),
     (&[COMPUTE], "Array.prototype.includes.call(new Uint8Array(1), 5, -1); for (;;) {}"),
     (&[COMPUTE, MEMORY, THROWN], "const b = 2n ** 200000n; for (;;) (b * b) / (b + 1n)"),
+    (
+        &[COMPUTE],
+        "const a = [], b = [0]; Object.defineProperty(b, 0, { get() { a.length = 2 ** 32 - 1; return 1 } }); for (;;) try { [].concat(b, a) } catch {}",
+    ),
+    (
+        &[THROWN],
+        "const a = [], b = [0]; Object.defineProperty(b, 0, { get() { a.length = 2 ** 32 - 1; return 1 } }); [].concat(b, a)",
+    ),
+    (&[COMPUTE], "const a = new Uint8Array(5e6); for (;;) a.indexOf(2)"),
+    (&[COMPUTE], "const a = new Uint8Array(5e6); for (;;) a.reverse()"),
+    (&[COMPUTE], "const a = new Uint8Array(5e6); for (;;) { a.fill(1); a.set(a); a.copyWithin(0, 1) }"),
+    (&[COMPUTE], "const b = new ArrayBuffer(0, { maxByteLength: 5e6 }); for (;;) { b.resize(0); b.resize(5e6) }"),
+    // Our own natives: what is looked at is bounded, not only what is printed or passed.
+    (
+        &[Fine],
+        "const o = {}; for (let i = 0; i < 3000; i++) Object.defineProperty(o, 'k' + i, { value: 1 }); console.log(Array(90).fill(Array(90).fill(o)), ...Array(5000).fill(o))",
+    ),
+    (
+        &[THROWN],
+        "const o = {}; for (let i = 0; i < 3000; i++) o['k' + i] = undefined; await read(Array(30000).fill(o))",
+    ),
     // Escapes.
     (&[THROWN], "new Function('return 1')()"),
     (&[THROWN], "(() => {}).constructor('return 1')()"),
@@ -362,6 +383,22 @@ async fn nesting_does_not_overflow_the_parser() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+// What takes the engine's compiler long, or much memory, is refused: it can be neither interrupted nor limited.
+#[tokio::test]
+async fn what_is_slow_to_compile_is_refused() {
+    let fields = |count: usize| (0..count).map(|i| format!("#a{i};")).collect::<String>();
+    for (code, expected) in [
+        (format!("return /{}/u.test('a')", "\\p{L}".repeat(500)), "completed false"),
+        (format!("return /{}/u.test('a')", "\\p{L}".repeat(501)), "Syntax: more than 500 times \\p"),
+        (format!("/{0}/u; /{0}/u", "\\P{L}".repeat(251)), "Syntax: more than 500 times \\p"),
+        (format!("class A {{ {} }}", fields(4_999)), "completed null"),
+        (format!("class A {{ {} }}", fields(5_000)), "Syntax: more than 5000 names"),
+    ] {
+        let outcome = SANDBOX.run(RunOptions::new(code, Vec::new())).await.unwrap();
+        assert!(summary(&outcome).starts_with(expected), "{}", summary(&outcome));
+    }
 }
 
 // A native that cannot be interrupted (W40): the run ends all the same, and others get another thread.

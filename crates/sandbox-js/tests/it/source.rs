@@ -34,6 +34,37 @@ return { echoed, total, first: first<Row>(rows)!.id, later: await later(5), wide
     );
 }
 
+// Law 3: without its types a program does what it did with them, or is refused.
+#[tokio::test]
+async fn erasing_types_changes_nothing() {
+    for (code, expected) in [
+        ("class A { static readonly x = 1 } return [A.x, Object.keys(new A())]", "[1,[]]"),
+        ("class A { static override y = 1; static readonly ['k'] = 2 } return [A.y, A.k]", "[1,2]"),
+        ("class A { a = 1\n  private static readonly n = 7\n  protected m() { return 2 } } return [A.n, new A().m()]", "[7,2]"),
+        ("interface I {} class A implements /* implements */ I { v = 1 } return new A().v /* end */", "1"),
+        ("function f(this: any /* , */, a: number) { return a } return f(1)", "1"),
+        ("return ((x: number) /* ) */ : {\n a: number } => ({ a: x }))(2).a", "2"),
+        ("return [1].map(id => <any>[id])[0]", "[1]"),
+        ("return [1].map(id => (<any>{ id }))[0]", r#"{"id":1}"#),
+        ("return [1].map(id => ({ id } as any))[0]", r#"{"id":1}"#),
+    ] {
+        assert_eq!(value(code).await, expected, "{code}");
+    }
+    for code in [
+        // Without the type a block, a declaration, and nothing returned.
+        "return [1].map(id => <any>{ id })[0]",
+        "const f = () => <any>/* { */ <any>{ a: 1 }.a as number; return f()",
+        "<any>{ a: 1 }; return 1",
+        "<any>function del() {}; await del({})",
+        "return <any>\n7",
+        "return <any>\u{2028}7",
+        "return <any>\u{2029}7",
+        "class A { accessor x: number = 1 }",
+    ] {
+        assert!(value(code).await.starts_with("Syntax: "), "{code}");
+    }
+}
+
 // Lines and columns are those of the source as it was given, columns in UTF-16 units.
 #[tokio::test]
 async fn positions() {
