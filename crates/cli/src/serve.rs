@@ -60,7 +60,7 @@ pub(crate) fn serve(args: &Args) -> Result<Status, Error> {
         writeln!(stdout(), "{}: good", inline(&args.config.display().to_string()))
             .map_err(Error::io("cannot write"))?;
         return match args.probe {
-            true => crate::runtime()?.block_on(probe::probe(&configured.config)),
+            true => probe::probe(&configured.config),
             false => Ok(Status::Good),
         };
     }

@@ -4,6 +4,7 @@
 //! takes its place, and it ends itself when the native that it is stuck in is done. How many may be given up at one time
 //! is bounded. A step in a worker is ended by killing the worker, which frees its thread.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -75,6 +76,49 @@ struct Running {
     is_lost: bool,
 }
 
+/// What goes on when a job has answered.
+pub(crate) trait Carry: Send + Sync {
+    /// Goes on, on this thread, until it waits.
+    fn carry_on(self: Arc<Self>);
+}
+
+/// What the current thread is doing.
+enum Here {
+    /// It is no thread of a pool, or is between two jobs.
+    Elsewhere,
+    /// It runs a job. What the answer woke goes on here, when the job is over.
+    Answers(Option<Arc<dyn Carry>>),
+    /// It carries on what an answer woke, and then looks for work of the pool with this address.
+    Carries(usize),
+}
+
+thread_local! {
+    static HERE: RefCell<Here> = const { RefCell::new(Here::Elsewhere) };
+}
+
+/// Lets `next` go on on this thread, if its answer comes from a job of this thread.
+///
+/// # Errors
+/// `next`, if it does not.
+pub(crate) fn carry_on_here<T: Carry + 'static>(next: Arc<T>) -> Result<(), Arc<T>> {
+    HERE.with_borrow_mut(|here| match here {
+        Here::Answers(slot @ None) => {
+            *slot = Some(next);
+            Ok(())
+        }
+        _ => Err(next),
+    })
+}
+
+/// Whether this thread is one of a pool that carries on what its answer woke.
+pub(crate) fn is_carrying() -> bool {
+    HERE.with_borrow(|here| matches!(here, Here::Carries(_)))
+}
+
+fn carries_for(shared: &Arc<Shared>) -> bool {
+    HERE.with_borrow(|here| matches!(here, Here::Carries(pool) if *pool == Arc::as_ptr(shared).addr()))
+}
+
 impl Pool {
     /// Starts `threads` threads and a watchdog.
     ///
@@ -136,9 +180,13 @@ impl Pool {
         };
         let mut state = self.shared.lock();
         if state.threads > 0 {
+            // A thread of this pool that carries a run on looks for work next.
+            let taken = state.queue.is_empty() && carries_for(&self.shared);
             state.queue.push_back(job);
             drop(state);
-            self.shared.work.notify_one();
+            if !taken {
+                self.shared.work.notify_one();
+            }
         }
         receiver
     }
@@ -188,8 +236,10 @@ fn serve(shared: &Shared) {
         if unwatched {
             shared.watch.notify_one();
         }
+        HERE.set(Here::Answers(None));
         // A panic ends the job (its sender is dropped), not the thread.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job.work));
+        let next = HERE.replace(Here::Elsewhere);
         let mut state = shared.lock();
         if state.running.remove(&id).is_some_and(|running| running.is_lost) {
             state.lost -= 1;
@@ -198,6 +248,12 @@ fn serve(shared: &Shared) {
                 return;
             }
             state.threads += 1;
+        }
+        drop(state);
+        if let Here::Answers(Some(next)) = next {
+            HERE.set(Here::Carries(std::ptr::from_ref(shared).addr()));
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| next.carry_on()));
+            HERE.set(Here::Elsewhere);
         }
     }
 }

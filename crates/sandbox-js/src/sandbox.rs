@@ -177,10 +177,10 @@ impl Sandbox {
         let work: BoxFuture<Result<RunOutcome, Error>> = Box::pin(run.drive());
         async move {
             checked?;
-            if tokio::runtime::Handle::try_current().is_err() {
+            let Ok(runtime) = tokio::runtime::Handle::try_current() else {
                 return Err(Error::Engine("there is no tokio runtime".to_owned()));
-            }
-            work.await
+            };
+            Relay::new(runtime, work).await
         }
     }
 

@@ -18,6 +18,7 @@ const CLOCKS: &[&str] =
 const CLOCK_READERS: &[(&str, &str)] = &[
     ("crates/driver/src/system.rs", "the `Clock` of real programs: everybody else is given one"),
     ("crates/host/src/body.rs", "heartbeats of a stream, by tokio's timer"),
+    ("crates/host/src/service.rs", "the grid that the heartbeats of all streams share, by tokio's timer"),
     ("crates/host/src/wire.rs", "when the bytes of a request arrived, by tokio's timer"),
     ("crates/sandbox-js/src/clock.rs", "when a run begins; its budget and its expiries by tokio's clock"),
     (
@@ -25,6 +26,7 @@ const CLOCK_READERS: &[(&str, &str)] = &[
         "engine time, on a thread of its own that tokio's clock does not see",
     ),
     ("crates/sandbox-js/src/pool.rs", "the watchdog of engine threads"),
+    ("crates/sandbox-js/src/worker/workers.rs", "how long a worker computed, as its host sees it"),
     ("crates/testkit/src/clock.rs", "the fake clock runs on tokio's paused time"),
 ];
 

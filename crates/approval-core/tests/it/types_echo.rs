@@ -86,7 +86,7 @@ fn what_stands_around_an_echo_is_read_as_strictly() {
         good.replace(r#""r""#, &format!(r#""\"arguments\":{escaped}""#)),
         good.replace(r#""r""#, &format!(r#"{{"arguments":{text}}}"#)),
         good.replace(r#""id":"c""#, &format!(r#""id":"c","arguments":{text}"#)),
-        good.replace(r#""id":"c""#, &format!(r#""id":"c","arguments":{{}}"#)),
+        good.replace(r#""id":"c""#, r#""id":"c","arguments":{}"#),
         good.replace(r#""call":{"#, &format!(r#""arguments":{text},"call":{{"#)),
         good.replace(r#""call":{"#, r#""call":{"call":{"#).replace(r#""pay"}"#, r#""pay"}}"#),
         // The envelope.

@@ -13,8 +13,11 @@ use crate::review::inline;
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Asks all servers and prints what came of it.
-pub(super) async fn probe(config: &HostConfig) -> Result<Status, Error> {
-    let providers = config.probe(LIMIT).await;
+pub(super) fn probe(config: &HostConfig) -> Result<Status, Error> {
+    let runtime = crate::runtime()?;
+    let providers = runtime.block_on(config.probe(LIMIT));
+    // The system may go on looking for a name for much longer than the limit, and cannot be stopped.
+    runtime.shutdown_background();
     let mut out = stdout().lock();
     for provider in &providers {
         writeln!(out, "{}", inline(&line(provider))).map_err(Error::io("cannot write"))?;

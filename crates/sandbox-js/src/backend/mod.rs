@@ -17,8 +17,8 @@ use crate::limits::Limits;
 use crate::source::{NotAProgram, Program};
 
 /// How much longer than its budget a step may take before it is ended from outside: natives of the engine that cannot be
-/// interrupted, and a machine that is busy otherwise.
-pub(crate) const OVERRUN: Duration = Duration::from_secs(1);
+/// interrupted, and a machine that is busy otherwise. With the look of the watchdog and the killing, a second.
+pub(crate) const OVERRUN: Duration = Duration::from_millis(850);
 
 /// Makes engines.
 pub(crate) trait Backend: Send + Sync {

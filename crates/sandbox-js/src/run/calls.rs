@@ -1,7 +1,9 @@
 //! The calls of a run, and the tasks that execute them and ask about them.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -11,9 +13,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::approval::{Answer, ApprovalRequest, HookError, OnApproval};
 use crate::clock;
 use crate::engine::NewCall;
-use crate::function::{CallContext, Function, FunctionError};
+use crate::function::{BoxFuture, CallContext, Function, FunctionError};
 use crate::ids::{CallId, RunId};
 use crate::outcome::{Row, RowState};
+use crate::pool;
 use crate::source::Position;
 use crate::value::{Json, Output};
 
@@ -195,13 +198,23 @@ impl Tasks {
         // The handler's own: if it cancels that, it is still waited for.
         context.cancellation = told.child_token();
         let function = function.clone();
+        let mut work: BoxFuture<_> = Box::pin(async move { function.call(input, context).await });
         let report = Report {
             to: Arc::clone(&self.inbox),
             event: Some(Event::Finished { index, result: Err(FunctionError::new("the function panicked")) }),
         };
+        if pool::is_carrying() {
+            // What is ready at once needs no task. A panic is reported like one in a task.
+            let mut looks = Context::from_waker(Waker::noop());
+            match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut looks))) {
+                Ok(Poll::Pending) => {}
+                Ok(Poll::Ready(result)) => return report.send(Event::Finished { index, result }),
+                Err(_) => return,
+            }
+        }
         tokio::spawn(async move {
             tokio::select! {
-                result = async { function.call(input, context).await } => {
+                result = work => {
                     report.send(Event::Finished { index, result });
                 }
                 // Nothing is reported: nobody knows whether it happened.

@@ -8,6 +8,7 @@
 mod calls;
 mod ending;
 mod outcomes;
+mod relay;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +30,8 @@ use crate::sandbox::{Inner, RunOptions};
 use crate::source::{self, NotAProgram, Program};
 use crate::value::Json;
 use calls::{Asked, Call, Tasks};
+
+pub(crate) use relay::Relay;
 
 impl Run {
     /// A run that has not begun.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::calls::{Call, Event, State};
-use super::{End, Run, Waits};
+use super::{End, Run, Waits, relay};
 use crate::approval::{Answer, Approval, HookError, MAX_REASON, Pause};
 use crate::clock;
 use crate::engine::{Failure, NewCall, Outcome, Refusal, Settlement, Step};
@@ -115,7 +115,10 @@ impl Run {
     /// Takes in what has arrived. Tasks that need not wait get their turn first, so that the order in which outcomes are
     /// told depends on what the functions do and not on how long the engine took.
     pub(super) async fn arrivals(&mut self) -> Option<End> {
-        tokio::task::yield_now().await;
+        if self.tasks.executing() > 0 || self.asked.is_some() {
+            relay::home().await;
+            tokio::task::yield_now().await;
+        }
         while let Some(event) = self.tasks.arrived() {
             if let Some(end) = self.event(event) {
                 return Some(end);

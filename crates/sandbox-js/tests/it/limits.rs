@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use countersign_sandbox_js::{Bound, Ending, Error, Limits, RunOptions};
+use countersign_sandbox_js::{Backend, Bound, Ending, Error, Limits, RunOptions};
 
-use super::harness::{Log, SANDBOX, failed, functions, options, rows, run, run_limited, summary};
+use super::harness::{Log, SANDBOX, config, failed, functions, options, rows, run, run_limited, summary};
 
 #[tokio::test]
 async fn calls() {
@@ -101,6 +101,34 @@ async fn memory_and_stack() {
     let mut options = RunOptions::new("", functions(&Log::default()));
     options.limits.stack = Limits::MAX_STACK + 1;
     assert!(matches!(SANDBOX.run(options).await, Err(Error::Limit(_))));
+    // For the engine 0 means without a limit, which would end the process.
+    let mut options = RunOptions::new("const f = () => f(); f()", functions(&Log::default()));
+    options.limits.stack = 0;
+    assert!(matches!(SANDBOX.run(options).await, Err(Error::Limit(_))));
+}
+
+// Law 9: the text of a failure is bounded like a result. The call failed, and the report says so.
+#[tokio::test]
+async fn failures_are_bounded() {
+    for (bytes, expected) in [(24, "completed 1"), (23, "ResultRefused: the failure of a function has 24 bytes")] {
+        let outcome = run_limited("try { await fail({}) } catch { return 1 }", |limits| limits.result = bytes).await;
+        assert!(summary(&outcome).starts_with(expected), "{}", summary(&outcome));
+        assert_eq!(rows(&outcome), ["1 fail failed"]);
+    }
+}
+
+// A bound beyond what the clock can say is none, and no panic.
+#[tokio::test]
+async fn the_longest_time() {
+    let mut options = RunOptions::new("return await read(1)", functions(&Log::default()));
+    options.limits = Limits { run: Duration::MAX, compute: Duration::MAX, ..Limits::default() };
+    match (SANDBOX.run(options).await, config().backend) {
+        (Ok(outcome), Backend::InProcess) => {
+            assert_eq!(summary(&outcome), "completed 1");
+        }
+        (Err(Error::Limit(_)), _) => {}
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test]

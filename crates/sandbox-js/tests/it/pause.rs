@@ -420,3 +420,53 @@ fn threads() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix("Threads:"))?.trim().parse().ok()
 }
+
+// R9.6, law 5: cancellation is looked at again after the answer. Here both arrive while the run looks at neither.
+#[tokio::test(start_paused = true)]
+async fn an_approval_after_the_cancellation_is_void() {
+    for code in ["await del({ a: 1 })", "await read({}); await Promise.all([del({ a: 1 }), slow({})])"] {
+        let log = Log::default();
+        let mut options = options(code, &log);
+        let cancellation = options.cancellation.clone();
+        options.approval = Approval::pause(move |_| {
+            cancellation.cancel();
+            async { Ok(Answer::Approve) }
+        });
+        let outcome = SANDBOX.run(options).await.unwrap();
+        assert!(!log.all().iter().any(|line| line.starts_with("del")), "{code}: {:?}", log.all());
+        assert_eq!(failed(outcome).ending, Ending::Cancelled, "{code}");
+    }
+}
+
+// R9.3: an answer that comes after the time is void, even if the run had no turn in between to see that it was over.
+#[tokio::test]
+async fn an_approval_after_the_expiry_is_void() {
+    let log = Log::default();
+    let hook = |_| async {
+        // Holds the run's thread, too.
+        std::thread::sleep(Duration::from_millis(60));
+        Ok(Answer::Approve)
+    };
+    let Approval::Pause(mut pause) = Approval::pause(hook) else { panic!() };
+    pause.expires_after = Some(Duration::from_millis(20));
+    let code = "try { await del({}) } catch (e) { return e.reason }";
+    let outcome = paused(code, &log, Approval::Pause(pause)).await;
+    assert_eq!((summary(&outcome).as_str(), log.all()), (r#"completed "expired""#, vec![]));
+}
+
+// A hook and a handler that cancel the token they were given, as the one that closes a dialog, are still waited for.
+#[tokio::test(start_paused = true)]
+async fn a_token_that_was_cancelled_from_inside() {
+    let late = Function::new("late", |_: countersign_sandbox_js::Json, call: countersign_sandbox_js::CallContext| async move {
+        call.cancellation.cancel();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        Ok(Output::json("7"))
+    });
+    let mut options = RunOptions::new("return await late({})", vec![late.requires_approval()]);
+    options.approval = Approval::pause(|request: ApprovalRequest| async move {
+        request.cancellation.cancel();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        Ok(Answer::Approve)
+    });
+    assert_eq!(summary(&SANDBOX.run(options).await.unwrap()), "completed 7");
+}

@@ -487,3 +487,29 @@ async fn what_a_worker_says_is_checked() {
         assert!(matches!(outcome, RunOutcome::Completed(_)) == expected.starts_with("completed"));
     }
 }
+
+// The same over several steps: what a liar claims to have used neither overflows nor hangs the host.
+#[tokio::test]
+async fn what_a_worker_claims_is_bounded() {
+    let rest = r#"{"console":{"head":[],"omitted":18446744073709551615,"tail":[{"level":"log","text":"x"}]},"spent":{"secs":18446744073709551615,"nanos":999999999}}"#;
+    let call = format!(
+        r#"{{"calls":{{"calls":[{{"number":1,"function":0,"input":1,"at":[4294967295,4294967295]}}],"rest":{rest}}}}}"#
+    );
+    let none = format!(r#"{{"calls":{{"calls":[],"rest":{rest}}}}}"#);
+    let end = |how: &str| format!(r#"{{"end":{{"how":{how},"rest":{rest}}}}}"#);
+    let done = end(r#"{"Step":{"Done":{"Ok":[1]}}}"#);
+    let refusal = end(r#"{"NotCompiled":{"message":"x","at":null}}"#);
+    for (frames, expected) in [
+        (vec![&call, &done], "completed [1]"),
+        (vec![&none], "WorkerLost: the engine waits for a call that it did not make"),
+        (vec![&call, &none], "WorkerLost: the engine waits for a call that it did not make"),
+        (vec![&refusal], "Syntax: x"),
+        (vec![&call, &refusal], "WorkerLost: the worker sent nonsense: a refusal"),
+    ] {
+        let frames: Vec<&str> = frames.into_iter().map(String::as_str).collect();
+        let config = Config { backend: liar(&frames), threads: 1, ..Config::default() };
+        let options = RunOptions::new("return await read(1)", functions(&Log::default()));
+        let outcome = Sandbox::new(config).unwrap().run(options).await.unwrap();
+        assert!(summary(&outcome).starts_with(expected), "{frames:?}\n{}", summary(&outcome));
+    }
+}
