@@ -241,19 +241,21 @@ fn serve(shared: &Shared) {
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job.work));
         let next = HERE.replace(Here::Elsewhere);
         let mut state = shared.lock();
-        if state.running.remove(&id).is_some_and(|running| running.is_lost) {
+        let was_lost = state.running.remove(&id).is_some_and(|running| running.is_lost);
+        // Perhaps another thread took this one's place.
+        let is_spare = was_lost && state.threads == shared.wanted;
+        if was_lost {
             state.lost -= 1;
-            if state.threads == shared.wanted {
-                // Another thread took this one's place.
-                return;
-            }
-            state.threads += 1;
+            state.threads += usize::from(!is_spare);
         }
         drop(state);
         if let Here::Answers(Some(next)) = next {
-            HERE.set(Here::Carries(std::ptr::from_ref(shared).addr()));
+            HERE.set(Here::Carries(if is_spare { 0 } else { std::ptr::from_ref(shared).addr() }));
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| next.carry_on()));
             HERE.set(Here::Elsewhere);
+        }
+        if is_spare {
+            return;
         }
     }
 }
@@ -266,7 +268,9 @@ fn watch(shared: &Arc<Shared>) {
         }
         let now = Instant::now();
         let (mut kills, mut given_up) = (Vec::new(), 0);
-        for running in state.running.values_mut().filter(|running| running.deadline.is_some_and(|at| at <= now)) {
+        for running in
+            state.running.values_mut().filter(|running| running.deadline.is_some_and(|at| at <= now))
+        {
             let Some((overdue, answer)) = running.overdue.take() else { continue };
             if !answer() {
                 // It came to its end at the last moment.

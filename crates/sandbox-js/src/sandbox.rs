@@ -15,7 +15,7 @@ use crate::function::{self, BoxFuture, Function};
 use crate::ids::RunId;
 use crate::limits::Limits;
 use crate::outcome::RunOutcome;
-use crate::run::Run;
+use crate::run::{Relay, Run};
 use crate::worker::{self, WorkerCommand, Workers};
 
 /// Runs agents' programs. Cloning shares the threads.

@@ -260,9 +260,10 @@ impl Run {
         }
         match step {
             // Only a worker that lies waits for nothing: it would do so for good.
-            Step::Idle if !self.is_outstanding() => {
-                Some(End::Now(Ending::WorkerLost, "the engine waits for a call that it did not make".to_owned()))
-            }
+            Step::Idle if !self.is_outstanding() => Some(End::Now(
+                Ending::WorkerLost,
+                "the engine waits for a call that it did not make".to_owned(),
+            )),
             Step::Idle => None,
             Step::Stopped(stop) => Some(self.stopped(&stop)),
             step => Some(End::Program(Box::new(step))),

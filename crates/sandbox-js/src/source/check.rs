@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use countersign_approval_core::json::Exact;
 use oxc_ast::ast::{
-    AccessorProperty, BindingIdentifier, Decorator, Function, ImportExpression, ImportMeta, ModuleDeclaration, NumericLiteral,
-    Program, PropertyKey, RegExpLiteral, StringLiteral, TSEnumDeclaration, TSExternalModuleDeclaration,
-    TSGlobalDeclaration, TSNamespaceDeclaration, TemplateElement,
+    AccessorProperty, BindingIdentifier, Decorator, Function, ImportExpression, ImportMeta,
+    ModuleDeclaration, NumericLiteral, Program, PropertyKey, RegExpLiteral, StringLiteral, TSEnumDeclaration,
+    TSExternalModuleDeclaration, TSGlobalDeclaration, TSNamespaceDeclaration, TemplateElement,
 };
 use oxc_ast_visit::{Visit, walk};
 use oxc_span::Span;

@@ -119,7 +119,10 @@ impl<'s> Erase<'s> {
         let at = code_after(std::str::from_utf8(&self.out).unwrap_or_default(), start);
         let rest = self.out.get(at..).unwrap_or_default();
         if starts.iter().any(|word| rest.starts_with(word.as_bytes())) {
-            self.refuse(span, "a type assertion is not offered here; write `as`, and parentheses around an object");
+            self.refuse(
+                span,
+                "a type assertion is not offered here; write `as`, and parentheses around an object",
+            );
         }
     }
 
@@ -306,8 +309,10 @@ impl<'a> Visit<'a> for Erase<'_> {
                 Some(arguments) => arguments.span.end,
                 None => heritage.expression.span().end,
             });
-            let named = it.type_parameters.as_ref().map(|it| it.span.end).or(it.id.as_ref().map(|id| id.span.end));
-            let before = heritage.or(named).map_or(it.span.start as usize + "class".len(), |end| end as usize);
+            let named =
+                it.type_parameters.as_ref().map(|it| it.span.end).or(it.id.as_ref().map(|id| id.span.end));
+            let before =
+                heritage.or(named).map_or(it.span.start as usize + "class".len(), |end| end as usize);
             // A comment may hold the word, too.
             let at = self.code_after(before);
             match self.text(at, start).starts_with("implements") {
