@@ -25,7 +25,9 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::error::{Error, Status};
 use crate::review::inline;
@@ -89,19 +91,21 @@ fn runtime() -> Result<tokio::runtime::Runtime, Error> {
 
 /// The log of a command that is quiet unless RUST_LOG is set.
 fn log_if_asked() {
-    if std::env::var_os(EnvFilter::DEFAULT_ENV).is_some() {
+    if std::env::var_os(LOG_FILTER).is_some() {
         log();
     }
 }
 
-/// The log, on standard error. RUST_LOG filters it.
+/// Names what the log shows: `LEVEL` or `TARGET=LEVEL`, separated by commas.
+const LOG_FILTER: &str = "RUST_LOG";
+
+/// The log, on standard error; from `info` on unless [`LOG_FILTER`] says otherwise.
 fn log() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        .init();
+    let asked = std::env::var(LOG_FILTER).ok().and_then(|text| text.parse::<Targets>().ok());
+    let filter = asked.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+    let lines =
+        tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    tracing_subscriber::registry().with(lines).with(filter).init();
 }
 
 #[cfg(test)]

@@ -206,18 +206,23 @@ impl<'d> Entry<'d> {
 
     pub(crate) fn optional(&mut self, name: &str) -> Option<Field<'d>> {
         let at = self.members.iter().position(|(known, _)| known == name)?;
-        Some(Field { node: self.members.swap_remove(at).1, path: format!("{}.{name}", self.path) })
+        Some(Field { node: self.members.swap_remove(at).1, path: self.member(name) })
     }
 
     pub(crate) fn required(&mut self, name: &str) -> Result<Field<'d>, StartError> {
-        self.optional(name).ok_or_else(|| invalid(format!("{}.{name}", self.path), "required"))
+        self.optional(name).ok_or_else(|| invalid(self.member(name), "required"))
+    }
+
+    /// The path of a member; a file's own members have none before them.
+    fn member(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
     pub(crate) fn finish(self) -> Result<(), StartError> {
         match self.members.first() {
             Some((name, _)) => {
                 let name: String = name.chars().take(64).collect();
-                Err(invalid(format!("{}.{name}", self.path), "unknown member"))
+                Err(invalid(self.member(&name), "unknown member"))
             }
             None => Ok(()),
         }

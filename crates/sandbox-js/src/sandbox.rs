@@ -161,7 +161,8 @@ impl Sandbox {
         Ok(Self { inner: Arc::new(Inner { backend, config, waiting: AtomicUsize::new(0) }) })
     }
 
-    /// Runs a program to its end. Functions and hooks run as tasks of the current tokio runtime.
+    /// Runs a program to its end. Functions and hooks run as tasks of the current tokio runtime; a function that is ready
+    /// when it is first polled, on the engine's thread, needs none.
     ///
     /// Dropping the future ends the run: nothing further is started, and calls that are being executed are told.
     ///

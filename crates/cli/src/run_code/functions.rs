@@ -10,6 +10,7 @@ use countersign_approval_core::ids::Subject;
 use countersign_approval_core::json::{Exact, Gate};
 use countersign_driver::InputSchema;
 use countersign_host::StartError;
+use countersign_protocol::code::Code;
 use countersign_sandbox_js::{
     BadInput, CallContext, CallId, Function, FunctionError, Json, Output, RowState, RunOutcome,
 };
@@ -28,7 +29,8 @@ pub(crate) struct Functions {
     pub(crate) ended: Ended,
 }
 
-/// The calls whose commands were ended by us when the run ended. Whether they had their effect nobody knows (law 8).
+/// The calls whose commands did not end by themselves with a status: we ended them, or lost sight of them. Whether they
+/// had their effect nobody knows (law 8).
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Ended(Arc<Mutex<HashSet<CallId>>>);
 
@@ -37,7 +39,8 @@ impl Ended {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(call);
     }
 
-    /// Says of these calls that they are uncertain: that their commands failed at our signal tells nothing.
+    /// Says of these calls that they are uncertain: that their commands failed at our signal, or that their output was
+    /// no text, tells nothing.
     pub(crate) fn mark(&self, outcome: &mut RunOutcome) {
         let ended = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = match outcome {
@@ -67,6 +70,10 @@ impl Functions {
 
     fn of(value: &Exact, base: &Path) -> Result<Self, StartError> {
         let document = document(value, "functions file")?;
+        if document.root().as_object().is_none() {
+            let (code, field) = (Code::INVALID_CONFIG, "functions file".to_owned());
+            return Err(StartError::Field { code, field, reason: "expected an object".to_owned() });
+        }
         let mut top = Entry::new(document.root(), String::new())?;
         let entries = top.required("functions")?;
         top.finish()?;
@@ -133,11 +140,12 @@ async fn execute(
     match program.run(input.text(), &told).await {
         Ok(text) => Ok(Output::json(text)),
         Err(Failure::Ended { last_line: Some(line), .. }) => Err(FunctionError::new(line)),
-        Err(failure) => {
-            if matches!(failure, Failure::Cancelled) {
-                ended.note(call.call_id.clone());
-            }
+        Err(failure @ (Failure::Start(_) | Failure::NotStarted | Failure::Ended { .. })) => {
             Err(FunctionError::new(failure.to_string()))
+        }
+        Err(failure) => {
+            ended.note(call.call_id.clone());
+            Err(FunctionError::new(format!("{failure}; it may have had its effect")))
         }
     }
 }

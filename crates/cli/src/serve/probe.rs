@@ -36,10 +36,18 @@ fn line(provider: &Probed) -> String {
                 asked if asked == *of => format!("{asked} models"),
                 asked => format!("the first {asked} of {of} models"),
             };
-            if bad.is_empty() { format!("good, {number}") } else { bad.join("; ") }
+            let path = if is_none_found(asked) { PATH } else { "" };
+            if bad.is_empty() { format!("good, {number}") } else { format!("{}{path}", bad.join("; ")) }
         }
     };
     format!("provider {} ({}): {told}", provider.id, provider.kind)
+}
+
+/// Behind the verdict if no model at all was found: servers say the same 404 of a path that they do not have.
+const PATH: &str = " (or baseUrl has the wrong path)";
+
+fn is_none_found<M>(asked: &[(M, Verdict)]) -> bool {
+    asked.iter().all(|(_, verdict)| *verdict == Verdict::WrongModel(404))
 }
 
 /// Each verdict that is not good, once, with the models that it is about where it is not about all of them.
@@ -82,6 +90,20 @@ mod tests {
         ];
         for (asked, expected) in rows {
             assert_eq!(bad(asked), expected, "{asked:?}");
+        }
+    }
+
+    /// A wrong path looks like a wrong model, but like nothing else, and not where another model is there.
+    #[test]
+    fn a_path_may_be_wrong_if_no_model_is_found() {
+        let none = Verdict::WrongModel(404);
+        for (asked, expected) in [
+            (&[("a", none), ("b", none)][..], true),
+            (&[("a", none), ("b", Verdict::Good)], false),
+            (&[("a", Verdict::WrongModel(400))], false),
+            (&[("a", Verdict::WrongKey(401))], false),
+        ] {
+            assert_eq!(is_none_found(asked), expected, "{asked:?}");
         }
     }
 }

@@ -149,6 +149,11 @@ fn a_failure_says_why_and_where() {
     let (_, object) = Bench::new("await del({ path: '/a' })", functions()).run("deny");
     let error = &object["error"];
     assert_eq!((&error["fn"], &error["seq"], &error["reason"]), (&json!("del"), &json!(1), &json!("denied")));
+    // Commands that we ended: whether they had their effect nobody knows, also where the program goes on (law 8).
+    for program in ["await large()", "await late()", "await late().catch(() => null)"] {
+        let (_, object) = Bench::new(program, functions()).run("deny");
+        assert_eq!(states(&object), ["uncertain"], "{program}");
+    }
     let (_, object) = Bench::new("while (true) {}", functions()).run("deny");
     assert_eq!(
         (&object["error"]["kind"], &object["error"]["limit"]),
@@ -194,6 +199,15 @@ fn what_cannot_work_is_refused_before_anything_runs() {
         assert!(ended.err.contains(told), "{told}: {}", ended.err);
     }
     let bench = Bench::new("", json!({}));
+    for (file, told) in [
+        ("[]", "INVALID_CONFIG: functions file: expected an object"),
+        ("{}", "INVALID_CONFIG: functions: required"),
+        (r#"{"functions":{},"tools":{}}"#, "INVALID_CONFIG: tools: unknown member"),
+    ] {
+        fs::write(bench.folder.path().join("functions.json"), file).unwrap();
+        let ended = finish(&mut bench.command("deny", &[]));
+        assert!(ended.err.contains(told), "{told}: {}", ended.err);
+    }
     fs::write(
         bench.folder.path().join("functions.json"),
         r#"{"functions":{"a":{"command":["true"]},"a":{}}}"#,

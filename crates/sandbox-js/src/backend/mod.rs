@@ -14,7 +14,7 @@ use crate::engine::{NewCall, Settlement, Step, Stop};
 use crate::function::BoxFuture;
 use crate::journal::{Halt, Mismatch, Replay};
 use crate::limits::Limits;
-use crate::source::{NotAProgram, Program};
+use crate::source::{Lines, NotAProgram, Program};
 
 /// How much longer than its budget a step may take before it is ended from outside: natives of the engine that cannot be
 /// interrupted, and a machine that is busy otherwise. With the look of the watchdog and the killing, a second.
@@ -75,6 +75,8 @@ pub(crate) enum Source {
     Code(Arc<str>),
     /// Of an earlier pass.
     Program(Arc<Program>),
+    /// The source of an earlier pass whose program nobody kept.
+    Read(Lines),
 }
 
 /// A step that came to its end.
@@ -144,6 +146,7 @@ impl Programs {
         let code = match source {
             Source::Program(program) => return Ok(program),
             Source::Code(code) => code,
+            Source::Read(lines) => Arc::clone(lines.text()),
         };
         let key = (Arc::clone(&code), limits.stack);
         let known =

@@ -1,5 +1,6 @@
 //! Compilation, outside the runtime that is limited: running out of memory inside the compiler is what crashed the engine.
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::sync::OnceLock;
 
@@ -76,10 +77,12 @@ fn compile_as(
     let failed = |message: &str| NotCompiled { message: message.to_owned(), at: None };
     let source = CString::new(source).map_err(|_| failed("the source contains the character U+0000"))?;
     let file = CString::new(file).map_err(|_| failed("no file name"))?;
-    let runtime = Runtime::new().map_err(|_| failed("the engine could not start"))?;
-    runtime.set_max_stack_size(stack);
-    let context = Context::custom::<Compiler>(&runtime).map_err(|_| failed("the engine could not start"))?;
-    context.with(|ctx| match ffi::compile(&ctx, &source, &file, line, lines) {
+    let mut kept = match KEPT.take() {
+        Some(kept) => kept,
+        None => Kept::new().map_err(|_| failed("the engine could not start"))?,
+    };
+    kept.runtime.set_max_stack_size(stack);
+    let done = kept.context.with(|ctx| match ffi::compile(&ctx, &source, &file, line, lines) {
         Ok(bytes) => Ok(Bytecode(bytes.into())),
         Err(_) => {
             let error = ctx.catch();
@@ -92,5 +95,34 @@ fn compile_as(
                 at: super::thrown::first_frame(&stack),
             })
         }
-    })
+    });
+    kept.uses += 1;
+    if kept.uses < MAX_USES && source.count_bytes() <= MAX_KEPT_SOURCE {
+        KEPT.set(Some(kept));
+    }
+    done
+}
+
+/// A compiler of the current thread. It compiles and runs nothing, so no program leaves anything in it.
+struct Kept {
+    // Declared first, dropped first.
+    context: Context,
+    runtime: Runtime,
+    uses: u32,
+}
+
+impl Kept {
+    fn new() -> rquickjs::Result<Self> {
+        let runtime = Runtime::new()?;
+        Ok(Self { context: Context::custom::<Compiler>(&runtime)?, runtime, uses: 0 })
+    }
+}
+
+/// After that many sources there is a new one: its tables grow, and never shrink.
+const MAX_USES: u32 = 256;
+/// A larger source may have made them large.
+const MAX_KEPT_SOURCE: usize = 16 << 10;
+
+thread_local! {
+    static KEPT: Cell<Option<Kept>> = const { Cell::new(None) };
 }

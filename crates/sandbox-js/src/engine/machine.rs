@@ -18,6 +18,7 @@ use super::walk::{self, NotJson};
 use super::world::{NewCall, Random, World};
 use super::{ffi, inspect};
 use crate::console::Console;
+use crate::function::GLOBALS;
 use crate::limits::Limits;
 
 /// What a program gets of the language. Without `Eval` the engine itself refuses `eval` and the function constructors;
@@ -286,6 +287,9 @@ fn settled<'js>(ctx: &Ctx<'js>, realm: &Realm<'js>, max: usize) -> Step {
 
 /// The prelude, the realm and the functions.
 fn furnish(ctx: &Ctx<'_>, host: &Host, prelude: &Bytecode, names: &[String]) -> rquickjs::Result<()> {
+    ctx.store_userdata(host.clone()).map_err(|_| rquickjs::Error::Unknown)?;
+    ffi::retain_globals(ctx, GLOBALS)?;
+    ffi::install_guards(ctx)?;
     let prelude: Function<'_> = ffi::load(ctx, prelude.bytes())?.get()?;
     let helpers: Object<'_> = prelude.call((host::natives(ctx, host)?,))?;
     let lock: Function<'_> = helpers.get("lock")?;

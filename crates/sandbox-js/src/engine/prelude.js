@@ -1,5 +1,6 @@
-// Runs in every context before the program, from bytecode. It takes away what is not offered, pins the clock, the zone
-// and randomness, and puts guards before natives of the engine that can run for minutes without being interruptible.
+// Runs in every context before the program, from bytecode. It pins the clock, the zone and randomness, and stands in for
+// natives of the engine that can run for minutes without being interruptible, where a guard before them does not do
+// (ffi/natives.rs has those).
 // It captures every built-in that it uses, so that a program which replaces one changes nothing here.
 (native) => {
   'use strict';
@@ -11,22 +12,11 @@
   const NativeRangeError = RangeError;
   const NativeError = Error;
   const NativeObject = Object;
-  const NativeDate = Date;
+  const NativeDate = globalThis.Date;
   const NativeString = String;
   const symSpreadable = Symbol.isConcatSpreadable;
   const test = uncurry(RegExp.prototype.test);
 
-  // ---- what is offered: a list, so that a new version of the engine adds nothing unnoticed -----------------------
-  const offered = new Set(['Object', 'Function', 'Error', 'EvalError', 'RangeError', 'ReferenceError', 'SyntaxError',
-    'TypeError', 'URIError', 'InternalError', 'AggregateError', 'SuppressedError', 'Iterator', 'Array', 'parseInt',
-    'parseFloat', 'isNaN', 'isFinite', 'decodeURI', 'decodeURIComponent', 'encodeURI', 'encodeURIComponent', 'escape',
-    'unescape', 'Infinity', 'NaN', 'undefined', 'queueMicrotask', 'Number', 'Boolean', 'String', 'Symbol', 'Math',
-    'Reflect', 'Date', 'RegExp', 'JSON', 'Map', 'Set', 'WeakMap', 'WeakSet', 'ArrayBuffer', 'DataView', 'Int8Array',
-    'Uint8Array', 'Uint8ClampedArray', 'Int16Array', 'Uint16Array', 'Int32Array', 'Uint32Array', 'BigInt64Array',
-    'BigUint64Array', 'Float16Array', 'Float32Array', 'Float64Array', 'Promise', 'BigInt', 'globalThis']);
-  for (const key of ownKeys(globalThis)) {
-    if (typeof key === 'string' && !offered.has(key)) delete globalThis[key];
-  }
   for (const key of ['captureStackTrace', 'prepareStackTrace', 'stackTraceLimit']) delete Error[key];
   delete JSON.rawJSON;
   delete JSON.isRawJSON;
@@ -38,19 +28,14 @@
     defineProperty(object, name, { __proto__: null, value, writable: true, enumerable: true, configurable: true });
   const lock = (name, value) =>
     defineProperty(globalThis, name, { __proto__: null, value, writable: false, enumerable: false, configurable: false });
-  // A method that is no constructor, with the name and length of the one that it stands for.
-  const replace = (object, name, make) => {
-    const original = object[name];
-    if (typeof original !== 'function') return;
-    const method = make(original);
-    defineProperty(method, 'name', { value: original.name, configurable: true });
-    defineProperty(method, 'length', { value: original.length, configurable: true });
-    hide(object, name, method);
+  // Assigned, not defined: built-in methods stay writable and not enumerable, and a descriptor costs ten times as much. A
+  // method of a literal is no constructor, and has the name and length that it is written with.
+  const put = (object, methods) => {
+    for (const name of ownKeys(methods)) object[name] = methods[name];
   };
 
   // ---- guards ----------------------------------------------------------------------------------------------------
   const MAX_LENGTH = 1000000;
-  const MAX_SEARCH = 2e8;
   const MAX_NORMALIZE = 10000;
   const LOOK_AT_CLOCK = 4096;
 
@@ -82,35 +67,6 @@
     if (length > MAX_LENGTH) throw tooLong(length);
     if (length > LOOK_AT_CLOCK) native.tick();
   };
-  const guardLength = (prototype, names) => {
-    for (const name of names) {
-      replace(prototype, name, (original) => ({
-        method(...args) {
-          checkLength(this);
-          return apply(original, this, args);
-        },
-      }).method);
-    }
-  };
-  guardLength(Array.prototype, ['copyWithin', 'fill', 'includes', 'indexOf', 'join', 'lastIndexOf', 'reverse', 'shift',
-    'slice', 'sort', 'splice', 'toLocaleString', 'toReversed', 'toSorted', 'toSpliced', 'unshift', 'with']);
-  guardLength(typedArray, ['join', 'sort', 'toLocaleString', 'toReversed', 'toSorted', 'with']);
-
-  // Linear, and quick enough once, but a loop of them is looked at only every 10,000 steps.
-  const tickBefore = (prototype, names, isLong) => {
-    for (const name of names) {
-      replace(prototype, name, (original) => ({
-        method(...args) {
-          if (isLong(this)) native.tick();
-          return apply(original, this, args);
-        },
-      }).method);
-    }
-  };
-  tickBefore(typedArray, ['copyWithin', 'fill', 'includes', 'indexOf', 'lastIndexOf', 'reverse', 'set', 'slice'],
-    (self) => typedTag(self) !== undefined && typedLength(self) > LOOK_AT_CLOCK);
-  tickBefore(ArrayBuffer.prototype, ['resize'], () => true);
-
   const spreads = (value) => {
     if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return false;
     for (let at = value; at !== null; at = getPrototypeOf(at)) {
@@ -123,8 +79,8 @@
     return spreadable === undefined ? isArray(value) : !!spreadable;
   };
   // Not the native one: a getter among the first elements can lengthen an array that comes later.
-  replace(Array.prototype, 'concat', () => ({
-    method(...args) {
+  put(Array.prototype, {
+    concat(first) {
       if (this === null || this === undefined) throw new NativeTypeError('cannot convert to object');
       const into = [];
       let at = 0;
@@ -142,13 +98,12 @@
         at += length;
       };
       add(NativeObject(this));
-      for (let i = 0; i < args.length; i++) add(args[i]);
+      for (let i = 0; i < arguments.length; i++) add(arguments[i]);
       into.length = at;
       return into;
     },
-  }).method);
-  replace(Array.prototype, 'flat', () => ({
-    method(depth) {
+    flat() {
+      const depth = arguments[0];
       const flatten = (from, left, into) => {
         checkLength(from);
         const length = lengthOf(from);
@@ -163,70 +118,38 @@
       if (this === null || this === undefined) throw new NativeTypeError('cannot convert to object');
       return flatten(this, depth === undefined ? 1 : +depth || 0, []);
     },
-  }).method);
+  });
 
-  const guardSearch = (name, symbol) => replace(String.prototype, name, (original) => ({
-    method(...args) {
-      let self = this;
-      if (self !== null && self !== undefined && typeof self !== 'string') self = `${self}`;
-      let needle = args[0];
-      if (needle !== null && (typeof needle === 'object' || typeof needle === 'function')
-        && (symbol === undefined || needle[symbol] === undefined || needle[symbol] === null)) {
-        needle = args[0] = `${needle}`;
-      }
-      if (typeof self === 'string' && self.length > LOOK_AT_CLOCK) {
-        if (typeof needle === 'string' && self.length * needle.length > MAX_SEARCH) {
-          throw new NativeRangeError('the searched and the wanted text are too long here');
-        }
-        native.tick();
-      }
-      return apply(original, self, args);
-    },
-  }).method);
-  guardSearch('indexOf');
-  guardSearch('lastIndexOf');
-  guardSearch('includes');
-  guardSearch('split', Symbol.split);
-  guardSearch('replace', Symbol.replace);
-  guardSearch('replaceAll', Symbol.replace);
-  for (const name of ['toLowerCase', 'toUpperCase', 'toLocaleLowerCase', 'toLocaleUpperCase', 'trim', 'trimStart',
-    'trimEnd', 'startsWith', 'endsWith', 'isWellFormed', 'toWellFormed']) {
-    replace(String.prototype, name, (original) => ({
-      method(...args) {
-        if (typeof this === 'string' && this.length > LOOK_AT_CLOCK) native.tick();
-        return apply(original, this, args);
-      },
-    }).method);
-  }
   const short = (text) => {
     if (text.length > MAX_NORMALIZE) {
       throw new NativeRangeError(`this method takes at most ${MAX_NORMALIZE} characters here`);
     }
     return text;
   };
-  replace(String.prototype, 'normalize', (original) => ({
-    method(...args) {
+  const { normalize, localeCompare } = String.prototype;
+  put(String.prototype, {
+    normalize() {
       if (this === null || this === undefined) throw new NativeTypeError('not a string');
-      return apply(original, short(`${this}`), args);
+      return apply(normalize, short(`${this}`), arguments);
     },
-  }).method);
-  replace(String.prototype, 'localeCompare', (original) => ({
-    method(that) {
+    localeCompare(that) {
       if (this === null || this === undefined) throw new NativeTypeError('not a string');
-      return apply(original, short(`${this}`), [short(`${that}`)]);
+      return apply(localeCompare, short(`${this}`), [short(`${that}`)]);
     },
-  }).method);
-  replace(String, 'raw', (original) => ({
-    method(...args) {
-      const raw = args[0].raw;
+  });
+  const rawText = String.raw;
+  put(String, {
+    raw(cooked, ...args) {
+      const raw = cooked.raw;
       checkLength(raw);
-      args[0] = { raw };
-      return apply(original, NativeString, args);
+      const all = [{ raw }];
+      for (let i = 0; i < args.length; i++) show(all, i + 1, args[i]);
+      return apply(rawText, NativeString, all);
     },
-  }).method);
+  });
 
   // ---- randomness, clock and zone --------------------------------------------------------------------------------
-  hide(Math, 'random', ({ random() { return native.random(); } }).random);
+  put(Math, { random() { return native.random(); } });
 
   const proto = NativeDate.prototype;
   const getTime = uncurry(proto.getTime);
@@ -257,25 +180,17 @@
     }
     return typeof value === 'string' ? parse(value) : +value;
   };
-  function PinnedDate(...args) {
+  // In place of the native one: its name and length are looked at.
+  function Date(year, month, date, hours, minutes, seconds, ms) {
     if (new.target === undefined) return apply(proto.toString, new NativeDate(native.now()), []);
-    return construct(NativeDate, [timeOf(args)], new.target);
+    return construct(NativeDate, [timeOf(arguments)], new.target);
   }
-  defineProperty(PinnedDate, 'name', { value: 'Date', configurable: true });
-  defineProperty(PinnedDate, 'length', { value: 7, configurable: true });
-  defineProperty(PinnedDate, 'prototype', { value: proto, writable: false, enumerable: false, configurable: false });
-  hide(PinnedDate, 'now', ({ now() { return native.now(); } }).now);
-  hide(PinnedDate, 'parse', ({ parse(text) { return parse(`${text}`); } }).parse);
-  hide(PinnedDate, 'UTC', UTC);
-  hide(proto, 'constructor', PinnedDate);
-  hide(globalThis, 'Date', PinnedDate);
-  for (const part of ['FullYear', 'Month', 'Date', 'Day', 'Hours', 'Minutes', 'Seconds', 'Milliseconds']) {
-    const get = proto['getUTC' + part];
-    replace(proto, 'get' + part, () => ({ method() { return apply(get, this, []); } }).method);
-    if (part === 'Day') continue;
-    const set = proto['setUTC' + part];
-    replace(proto, 'set' + part, () => ({ method(...args) { return apply(set, this, args); } }).method);
-  }
+  defineProperty(Date, 'prototype', { __proto__: null, value: proto, writable: false });
+  hide(Date, 'now', ({ now() { return native.now(); } }).now);
+  hide(Date, 'parse', ({ parse(text) { return parse(`${text}`); } }).parse);
+  hide(Date, 'UTC', UTC);
+  proto.constructor = Date;
+  globalThis.Date = Date;
   const getUTC = (part) => uncurry(proto['getUTC' + part]);
   const year = getUTC('FullYear');
   const month = getUTC('Month');
@@ -284,9 +199,7 @@
   const hours = getUTC('Hours');
   const minutes = getUTC('Minutes');
   const seconds = getUTC('Seconds');
-  hide(proto, 'getYear', ({ getYear() { return year(this) - 1900; } }).getYear);
   delete proto.setYear;
-  hide(proto, 'getTimezoneOffset', ({ getTimezoneOffset() { return getTime(this) * 0; } }).getTimezoneOffset);
   const DAYS = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat'];
   const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
   const pad = (number, width) => {
@@ -301,18 +214,23 @@
     const hour = hours(d);
     return `${pad(hour % 12 || 12, 2)}:${pad(minutes(d), 2)}:${pad(seconds(d), 2)} ${hour < 12 ? 'AM' : 'PM'}`;
   };
-  const printer = (name, print) => hide(proto, name, ({
-    print() {
-      const time = getTime(this);
-      return time === time ? print(this) : 'Invalid Date';
-    },
-  }).print);
-  printer('toString', (d) => `${dateText(d)} ${clockText(d)} GMT+0000 (UTC)`);
-  printer('toDateString', dateText);
-  printer('toTimeString', (d) => `${clockText(d)} GMT+0000 (UTC)`);
-  printer('toLocaleString', (d) => `${localeDate(d)}, ${localeTime(d)}`);
-  printer('toLocaleDateString', localeDate);
-  printer('toLocaleTimeString', localeTime);
+  const print = (date, text) => {
+    const time = getTime(date);
+    return time === time ? text(date) : 'Invalid Date';
+  };
+  const fullText = (d) => `${dateText(d)} ${clockText(d)} GMT+0000 (UTC)`;
+  const timeText = (d) => `${clockText(d)} GMT+0000 (UTC)`;
+  const localeText = (d) => `${localeDate(d)}, ${localeTime(d)}`;
+  put(proto, {
+    getYear() { return year(this) - 1900; },
+    getTimezoneOffset() { return getTime(this) * 0; },
+    toString() { return print(this, fullText); },
+    toDateString() { return print(this, dateText); },
+    toTimeString() { return print(this, timeText); },
+    toLocaleString() { return print(this, localeText); },
+    toLocaleDateString() { return print(this, localeDate); },
+    toLocaleTimeString() { return print(this, localeTime); },
+  });
 
   // ---- console ---------------------------------------------------------------------------------------------------
   const console = {};

@@ -85,7 +85,7 @@ impl Run {
     fn rows(&mut self) -> Vec<Row> {
         let calls = std::mem::take(&mut self.calls);
         let row = |call: super::Call| {
-            let position = self.program().and_then(|program| program.lines.position_of(call.at?));
+            let position = self.lines().and_then(|lines| lines.position_of(call.at?));
             let name = self.options.functions.get(call.function).map_or("", |function| function.name());
             call.row(self.options.origin.run_id, name, position)
         };
@@ -99,7 +99,7 @@ impl Run {
             return None;
         };
         let call = self.calls.iter().find(|call| call.call_id(self.options.origin.run_id) == *id)?;
-        self.program()?.lines.position_of(call.at?)
+        self.lines()?.position_of(call.at?)
     }
 
     fn verdict(&self, step: Step) -> Result<Json, Box<Verdict>> {
@@ -124,7 +124,7 @@ impl Run {
 
     fn thrown(&self, thrown: Thrown) -> Verdict {
         let Thrown { name, message, at, call, causes, kind } = thrown;
-        let lines = self.program().map(|program| &program.lines);
+        let lines = self.lines();
         let position = at.and_then(|at| lines?.position_of(at));
         let text = if message.is_empty() { name.clone() } else { format!("{name}: {message}") };
         match kind {

@@ -27,7 +27,7 @@ use crate::journal::{Journal, Made, Mismatch, Replay};
 use crate::limits::Bound;
 use crate::outcome::{Ending, MadeCall, RunOutcome};
 use crate::sandbox::{Inner, RunOptions};
-use crate::source::{self, NotAProgram, Program};
+use crate::source::{self, Lines, NotAProgram, Program};
 use crate::value::Json;
 use calls::{Asked, Call, Tasks};
 
@@ -90,7 +90,7 @@ impl Run {
                             resting = Some(Resting { engine, since: clock::now() });
                             run.after(report)
                         }
-                        Err(Fault::NoEngine(why)) if run.program().is_none() => return Err(Error::Engine(why)),
+                        Err(Fault::NoEngine(why)) if run.lines().is_none() => return Err(Error::Engine(why)),
                         Err(fault) => Some(run.fault(fault)),
                     }
                 }
@@ -202,6 +202,15 @@ impl Run {
     fn program(&self) -> Option<&Program> {
         match &self.source {
             Source::Program(program) => Some(program),
+            Source::Code(_) | Source::Read(_) => None,
+        }
+    }
+
+    /// The lines of the program, once an engine had it.
+    fn lines(&self) -> Option<&Lines> {
+        match &self.source {
+            Source::Program(program) => Some(&program.lines),
+            Source::Read(lines) => Some(lines),
             Source::Code(_) => None,
         }
     }
@@ -238,6 +247,11 @@ impl Run {
 
     /// Gives back what is set aside for more: it may be long until there is.
     fn shrink(&mut self) {
+        if let Source::Program(program) = &self.source
+            && Arc::strong_count(program) == 1
+        {
+            self.source = Source::Read(program.lines.clone());
+        }
         self.calls.shrink_to_fit();
         self.journal.shrink();
         self.tasks.shrink();

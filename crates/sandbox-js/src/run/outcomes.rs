@@ -100,7 +100,7 @@ impl Run {
         }
         let Some(call) = self.calls.get(index) else { return Ok(()) };
         let Some(function) = self.options.functions.get(call.function) else { return Ok(()) };
-        let position = self.program().and_then(|program| program.lines.position_of(call.at?));
+        let position = self.lines().and_then(|lines| lines.position_of(call.at?));
         let request = call.request(self.options.origin.run_id, function.name(), position);
         self.asked = Some(self.tasks.ask(index, on_approval, request, *expires_after));
         Ok(())

@@ -33,6 +33,11 @@ impl Lines {
         Self { text, starts }
     }
 
+    /// The source.
+    pub(crate) fn text(&self) -> &Arc<str> {
+        &self.text
+    }
+
     /// The position of a byte offset.
     pub(crate) fn position(&self, offset: usize) -> Option<Position> {
         let (line, column) = self.line_and_byte(offset)?;

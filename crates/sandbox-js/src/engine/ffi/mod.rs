@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 mod alloc;
+mod natives;
 
 use std::ffi::{CStr, c_int};
 use std::ptr::{self, NonNull};
@@ -17,6 +18,7 @@ use super::guard::Guard;
 use super::realm::Realm;
 
 pub(super) use alloc::runtime;
+pub(super) use natives::{install as install_guards, retain_globals};
 
 /// `JS_CLASS_OBJECT` of quickjs.c, which is not in its header; [`class_ids_hold`] tests it.
 pub(super) const CLASS_OBJECT: u32 = 1;
