@@ -23,6 +23,13 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
+/// Whether tokio's clock is the machine's, and not one that a test stopped.
+pub(crate) fn is_real() -> bool {
+    let before = std::time::Instant::now();
+    let now = Instant::now().into_std();
+    before <= now && now <= std::time::Instant::now()
+}
+
 /// The moment after a while; `None` beyond the clock's range.
 pub(crate) fn after(duration: Duration) -> Option<Instant> {
     Instant::now().checked_add(duration)

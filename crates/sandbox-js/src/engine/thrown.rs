@@ -3,7 +3,6 @@
 use rquickjs::{Ctx, Value};
 use serde::{Deserialize, Serialize};
 
-use super::bytecode::FILE;
 use super::ffi::{self, Property};
 use super::inspect::{data_text, inspect};
 use super::realm::Realm;
@@ -83,17 +82,19 @@ fn causes<'js>(ctx: &Ctx<'js>, realm: &Realm<'js>, value: &Value<'js>) -> Vec<St
     found
 }
 
+/// [`FILE`](super::bytecode::FILE) before a line.
+const MARKER: &str = "program:";
+
 /// Where in the program a stack trace begins: the first frame of its file.
 pub(super) fn first_frame(stack: &str) -> Option<(u32, u32)> {
-    let marker = format!("{FILE}:");
     stack.lines().find_map(|line| {
         let line = line.trim_end().trim_end_matches(')');
-        let at = line.rfind(&marker)?;
+        let at = line.rfind(MARKER)?;
         // `(program:3:7)` or `at program:3:7`.
         if !line[..at].ends_with(['(', ' ']) {
             return None;
         }
-        let (line, column) = line[at + marker.len()..].split_once(':')?;
+        let (line, column) = line[at + MARKER.len()..].split_once(':')?;
         Some((line.parse().ok()?, column.parse().ok()?))
     })
 }

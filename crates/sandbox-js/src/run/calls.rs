@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::relay;
 use crate::approval::{Answer, ApprovalRequest, HookError, OnApproval};
 use crate::clock;
 use crate::engine::NewCall;
@@ -62,14 +63,14 @@ impl Call {
         run.call(self.seq)
     }
 
-    pub(super) fn context(&self, run_id: RunId) -> CallContext {
+    pub(super) fn context(&self, run_id: RunId, cancellation: CancellationToken) -> CallContext {
         CallContext {
             run_id,
             call_id: self.call_id(run_id),
             // A replay executes nothing, so in `deny` and `pause` no call is ever executed twice. It becomes more when
             // somebody declares an uncertain attempt not executed (sandbox spec R8.3), which comes with `collect`.
             attempt: 1,
-            cancellation: CancellationToken::new(),
+            cancellation,
         }
     }
 
@@ -140,12 +141,46 @@ pub(super) struct Tasks {
     stop: CancellationToken,
     _stop_at_drop: DropGuard,
     executing: usize,
+    /// Calls that were not ready at once, until the run is back at its task.
+    unspawned: Vec<Unspawned>,
+}
+
+/// A call that is to become a task.
+struct Unspawned {
+    work: BoxFuture<Result<Output, FunctionError>>,
+    index: usize,
+    told: CancellationToken,
+    report: Report,
+}
+
+impl Unspawned {
+    fn spawn(self) {
+        let Self { work, index, told, report } = self;
+        tokio::spawn(async move {
+            tokio::select! {
+                result = work => report.send(Event::Finished { index, result }),
+                // Nothing is reported: nobody knows whether it happened.
+                () = grace(told) => report.forget(),
+            }
+        });
+    }
 }
 
 impl Tasks {
     pub(super) fn new() -> Self {
         let stop = CancellationToken::new();
-        Self { inbox: Arc::default(), _stop_at_drop: stop.clone().drop_guard(), stop, executing: 0 }
+        Self {
+            inbox: Arc::default(),
+            _stop_at_drop: stop.clone().drop_guard(),
+            stop,
+            executing: 0,
+            unspawned: Vec::new(),
+        }
+    }
+
+    /// Tells a call that nobody waits.
+    pub(super) fn cancellation(&self) -> CancellationToken {
+        self.stop.child_token()
     }
 
     /// Calls that were started and have not reported.
@@ -155,11 +190,21 @@ impl Tasks {
 
     /// The next report. There may never be one.
     pub(super) async fn next(&mut self) -> Event {
+        self.spawn().await;
         loop {
             if let Some(event) = self.arrived() {
                 return event;
             }
             self.inbox.bell.notified().await;
+        }
+    }
+
+    /// Makes tasks of the calls that were not ready at once, from the run's own task. They had their turn, as a task's first:
+    /// what is there is told before they have another.
+    pub(super) async fn spawn(&mut self) {
+        if !self.unspawned.is_empty() {
+            relay::home().await;
+            self.unspawned.drain(..).for_each(Unspawned::spawn);
         }
     }
 
@@ -186,17 +231,8 @@ impl Tasks {
         self.stop.cancel();
     }
 
-    pub(super) fn execute(
-        &mut self,
-        index: usize,
-        function: &Function,
-        input: Json,
-        mut context: CallContext,
-    ) {
+    pub(super) fn execute(&mut self, index: usize, function: &Function, input: Json, context: CallContext) {
         self.executing += 1;
-        let told = self.stop.child_token();
-        // The handler's own: if it cancels that, it is still waited for.
-        context.cancellation = told.child_token();
         let function = function.clone();
         let mut work: BoxFuture<_> = Box::pin(async move { function.call(input, context).await });
         let report = Report {
@@ -212,15 +248,12 @@ impl Tasks {
                 Err(_) => return,
             }
         }
-        tokio::spawn(async move {
-            tokio::select! {
-                result = work => {
-                    report.send(Event::Finished { index, result });
-                }
-                // Nothing is reported: nobody knows whether it happened.
-                () = grace(told) => report.forget(),
-            }
-        });
+        // Not the handler's own: if it cancels that, it is still waited for.
+        let call = Unspawned { work, index, told: self.stop.child_token(), report };
+        match pool::is_carrying() {
+            true => self.unspawned.push(call),
+            false => call.spawn(),
+        }
     }
 
     pub(super) fn ask(

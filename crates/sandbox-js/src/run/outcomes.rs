@@ -53,7 +53,8 @@ impl Run {
         let Some(function) = self.options.functions.get(call.function) else { return };
         call.state = State::Executing;
         self.budget.run();
-        self.tasks.execute(index, function, call.input.clone(), call.context(self.options.origin.run_id));
+        let context = call.context(self.options.origin.run_id, self.tasks.cancellation());
+        self.tasks.execute(index, function, call.input.clone(), context);
     }
 
     fn reject(&mut self, index: usize, reason: Rejection, note: Option<String>) {
@@ -124,6 +125,7 @@ impl Run {
                 return Some(end);
             }
         }
+        self.tasks.spawn().await;
         None
     }
 

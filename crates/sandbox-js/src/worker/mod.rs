@@ -1,7 +1,7 @@
 //! Workers: processes that do nothing but run programs, one after another (design 5).
 //!
 //! The host speaks to a worker over its standard input and output, in frames of four bytes of length and JSON
-//! ([`wire`]). Before it reads the first program a worker gives up what it does not need ([`confine`]): it cannot open
+//! (`wire`). Before it reads the first program a worker gives up what it does not need (`confine`): it cannot open
 //! files, make sockets, start processes or threads. It is killed when it overruns its budget, when nobody waits for it
 //! any more, and by the system when the host ends.
 //!

@@ -27,6 +27,8 @@ macro_rules! on_backend {
                 $config
             }
 
+            #[path = "carried.rs"]
+            mod carried;
             #[path = "console.rs"]
             mod console;
             #[path = "deny.rs"]
