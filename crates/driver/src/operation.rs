@@ -4,7 +4,7 @@
 //! rely on is in the store before anybody sees it. A later request with the same key runs nothing: it is told what
 //! the first one's log says, or that this cannot be known (law 8).
 //!
-//! Start at [`OperationStore`], the trait to implement for a store of your own; [`conformance`] checks it.
+//! Start at [`OperationStore`], the trait to implement for a store of your own; `conformance` (a feature) checks it.
 //! [`MemoryOperationStore`] forgets when the process ends; `countersign_store::sqlite::Operations` does not.
 
 use std::fmt;
