@@ -147,7 +147,7 @@ pub(crate) const APPROVALS: &[Target] = &[
         id: "P8",
         what: "decision to its 200 with a durable audit",
         against: "audit in memory",
-        value: "x after one fdatasync is taken off",
+        value: "x after one append and fdatasync are taken off",
         ..at_most(1.3, 1.1)
     },
     Target {

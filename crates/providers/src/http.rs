@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use countersign_driver::provider::{ProviderError, RetryPolicy};
 use countersign_protocol::code::Code;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, redirect, retry};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -160,7 +162,10 @@ impl Endpoint {
         self.try_send(self.client.post(url).header(CONTENT_TYPE, "application/json").body(body)).await
     }
 
+    /// Sends on a connection of its own: one that is kept may have been closed by the server a moment ago, and that says
+    /// nothing about whether the server would serve.
     async fn try_send(&self, request: RequestBuilder) -> Result<Response, Verdict> {
+        let request = request.header(CONNECTION, "close");
         let request = self.prepare(request, "application/json").map_err(|_| Verdict::NoKey)?;
         request.send().await.map_err(|error| probe::unreachable(&error))
     }

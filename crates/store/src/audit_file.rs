@@ -73,7 +73,7 @@ pub struct AuditFile {
 #[must_use]
 #[non_exhaustive]
 pub struct Recovery {
-    /// How many bytes of a torn last line were moved to `FILE.torn`, if there were any.
+    /// How many bytes of a torn last write were moved to `FILE.torn`, if there were any.
     pub torn_bytes: Option<u64>,
     /// The reviews that were open when the last writer ended; each has an `approval.abandoned` record now.
     pub abandoned: Vec<OpenReview>,
@@ -100,10 +100,14 @@ impl AuditFile {
     pub fn open_with(mut io: Box<dyn AuditIo>, clock: Arc<dyn Clock>) -> Result<(Self, Recovery), Error> {
         let found = scan(&mut *io)?;
         let mut records = Vec::new();
+        let failed = |source| Error::Io { action: "move the torn last line away".into(), source };
         if let Some(torn) = &found.torn {
-            let failed = |source| Error::Io { action: "move the torn last line away".into(), source };
             io.set_aside(torn).map_err(failed)?;
+        }
+        if found.spare_bytes > 0 {
             io.cut(found.intact_bytes).map_err(failed)?;
+        }
+        if let Some(torn) = &found.torn {
             let moved_to = io.aside_name().into();
             records.push(AuditRecord::Recovered { torn_bytes: torn.len() as u64, moved_to });
         }
@@ -167,34 +171,46 @@ fn encode(record: &AuditRecord) -> Result<Vec<u8>, Error> {
 struct Found {
     head: Head,
     intact_bytes: u64,
+    /// How many bytes follow those.
+    spare_bytes: u64,
     torn: Option<Vec<u8>>,
     open: Vec<OpenReview>,
 }
 
 /// Reads the whole chain and changes nothing.
 fn scan(io: &mut dyn AuditIo) -> Result<Found, Error> {
-    let mut reader = Reader::new(BufReader::with_capacity(1 << 16, FromStart { io, offset: 0 }));
+    let mut reader = Reader::new(BufReader::with_capacity(1 << 16, From { io, offset: 0 }));
     let mut reviews = OpenReviews::default();
-    let mut torn = None;
+    let mut torn_bytes = None;
     while let Some(entry) = reader.next() {
         match entry {
             Ok(entry) => reviews.note(&entry)?,
-            Err(Error::Broken(Broken { why: Why::Torn { .. }, .. })) => {
-                torn = Some(reader.last_line().to_vec())
-            }
+            Err(Error::Broken(Broken { why: Why::Torn { bytes }, .. })) => torn_bytes = Some(bytes),
             Err(error) => return Err(error),
         }
     }
-    let (head, intact_bytes) = (reader.head(), reader.intact_bytes());
-    Ok(Found { head, intact_bytes, torn, open: reviews.into_list() })
+    let (head, intact_bytes, spare_bytes) = (reader.head(), reader.intact_bytes(), reader.spare_bytes());
+    let torn = match torn_bytes {
+        Some(bytes) => {
+            let mut torn = Vec::new();
+            From { io, offset: intact_bytes }
+                .take(bytes)
+                .read_to_end(&mut torn)
+                .map_err(|source| Error::Io { action: "read the torn last line".into(), source })?;
+            Some(torn)
+        }
+        None => None,
+    };
+    Ok(Found { head, intact_bytes, spare_bytes, torn, open: reviews.into_list() })
 }
 
-struct FromStart<'a> {
+/// Reads from an offset on.
+struct From<'a> {
     io: &'a mut dyn AuditIo,
     offset: u64,
 }
 
-impl Read for FromStart<'_> {
+impl Read for From<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = self.io.read_at(self.offset, buffer)?;
         self.offset += read as u64;

@@ -129,7 +129,13 @@ pub enum Why {
     /// accepted, unless it was damaged afterwards.
     #[error("it is torn: the last {bytes} bytes of the file are not a whole line")]
     Torn {
-        /// How many bytes there are, a newline included.
+        /// How many bytes there are, a newline included, and zero bytes at the end of the file not.
+        bytes: u64,
+    },
+    /// Bytes that nobody wrote, and more after them than a write leaves that was cut off: a part of the file was lost.
+    #[error("it was never written or is lost: zero bytes stand in its place, and {bytes} bytes from its start on are used")]
+    Unwritten {
+        /// How many bytes there are from the start of the line to the last one that is not zero.
         bytes: u64,
     },
     /// The line has another hash than the one that was noted elsewhere.

@@ -15,7 +15,7 @@ use countersign_approval_core::clock::{Clock, Timestamp};
 
 use super::head::Head;
 use super::io::AuditIo;
-use super::line;
+use super::line::{self, WRITE_BYTES};
 use crate::Error;
 
 /// What a buffer keeps of its memory after a batch: more than most batches need.
@@ -197,9 +197,15 @@ impl State {
 
 impl Batch {
     /// Lays out the lines, then writes and syncs them. `lines` is empty before.
+    ///
+    /// What a power failure may tear is bounded, so that whoever opens the file can tell it from a loss.
     fn write(&mut self) -> io::Result<()> {
         let mut from = 0;
         for entry in &self.queue.entries {
+            if self.lines.len() >= WRITE_BYTES {
+                write_durably(&mut *self.io, &self.lines)?;
+                self.lines.clear();
+            }
             let record = self.queue.records.get(from..entry.end).unwrap_or_default();
             line::push(&mut self.lines, &mut self.head, entry.at, record);
             from = entry.end;

@@ -8,6 +8,8 @@ use crate::Error;
 
 /// The operations on one audit file and on the file beside it for torn tails. The implementation holds whatever
 /// keeps other writers away, and gives it up when it is dropped.
+///
+/// It may keep room after the end, which reads as zero bytes until something is appended there.
 pub trait AuditIo: Send {
     /// Reads at most `buffer.len()` bytes from `offset` on, and says how many; none only at the end.
     ///
@@ -44,17 +46,33 @@ pub trait AuditIo: Send {
     fn cut(&mut self, len: u64) -> io::Result<()>;
 }
 
+/// Room is made in steps of the file's length so far, but not of less or more than this.
+const ROOM: (u64, u64) = (1 << 16, 1 << 23);
+
 /// The real file, exclusively locked.
+///
+/// Where the system can, lines go into room that was made before: a sync then writes no new length of the file, which
+/// costs nearly as much as the line itself. The room is given back when the file is closed.
 pub(crate) struct LockedFile {
     file: File,
     path: PathBuf,
+    /// Where the next line goes.
+    end: u64,
+    room: Room,
+}
+
+enum Room {
+    /// The file has this many bytes.
+    Until(u64),
+    /// The file system makes none, or has none left: each line makes the file longer.
+    None,
 }
 
 impl LockedFile {
     /// Opens the file or creates it, readable by its owner only, and takes its lock.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Io { action: format!("open {}", path.display()), source };
-        let file = private().read(true).append(true).create(true).open(path).map_err(failed)?;
+        let file = private().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
         if !file.metadata().map_err(failed)?.is_file() {
             return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
         }
@@ -67,7 +85,26 @@ impl LockedFile {
         sync_directory_of(path).map_err(failed)?;
         // The name must mean the same file after the process has changed its directory.
         let path = std::path::absolute(path).map_err(failed)?;
-        Ok(Self { file, path })
+        let end = file.metadata().map_err(failed)?.len();
+        Ok(Self { file, path, end, room: Room::Until(end) })
+    }
+
+    /// Makes room for `bytes` more if there is none. Not for the first write to a file: if that is torn, its beginning
+    /// must tell what the file is.
+    fn make_room(&mut self, bytes: usize) {
+        let Room::Until(length) = self.room else { return };
+        let needed = self.end + bytes as u64;
+        if needed <= length || self.end == 0 {
+            return;
+        }
+        let length = needed + self.end.clamp(ROOM.0, ROOM.1);
+        self.room = match lengthen(&self.file, self.end, length) {
+            Ok(()) => Room::Until(length),
+            Err(error) => {
+                tracing::debug!(%error, "the audit file gets no room in advance; each sync takes longer");
+                Room::None
+            }
+        };
     }
 
     /// A file that was moved away or deleted still takes lines, but nobody who looks where the trail should be will
@@ -96,13 +133,15 @@ impl LockedFile {
 
 impl AuditIo for LockedFile {
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        // The file is open for appending, so the position is of no meaning to a write.
         self.file.seek(SeekFrom::Start(offset))?;
         self.file.read(buffer)
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+        self.make_room(bytes.len());
+        let written = write_at(&mut self.file, bytes, self.end)?;
+        self.end += written as u64;
+        Ok(written)
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -124,8 +163,39 @@ impl AuditIo for LockedFile {
 
     fn cut(&mut self, len: u64) -> io::Result<()> {
         self.file.set_len(len)?;
+        (self.end, self.room) = (len, Room::Until(len));
         self.file.sync_all()
     }
+}
+
+impl Drop for LockedFile {
+    /// Gives the room back. If that fails, or never happens, whoever opens the file next does it.
+    fn drop(&mut self) {
+        let _ = self.file.set_len(self.end);
+    }
+}
+
+/// Gives a file the length `to`, with zero bytes from `from` on that have their place on the disk.
+#[cfg(target_os = "linux")]
+fn lengthen(file: &File, from: u64, to: u64) -> io::Result<()> {
+    Ok(rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), from, to - from)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn lengthen(_: &File, _: u64, _: u64) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(unix)]
+fn write_at(file: &mut File, bytes: &[u8], at: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::write_at(file, bytes, at)
+}
+
+#[cfg(not(unix))]
+fn write_at(file: &mut File, bytes: &[u8], at: u64) -> io::Result<usize> {
+    use std::io::Write as _;
+    file.seek(SeekFrom::Start(at))?;
+    file.write(bytes)
 }
 
 /// Options for files that only their owner may read: arguments may be private.

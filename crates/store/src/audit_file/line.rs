@@ -14,6 +14,12 @@ use crate::error::Why;
 /// as they are spelled, so this leaves room.
 pub const MAX_LINE_BYTES: usize = 4 << 20;
 
+/// Lines are written and synced together up to this many bytes and one line more.
+pub(crate) const WRITE_BYTES: usize = 1 << 20;
+
+/// The most that one write leaves behind which was not synced.
+pub(crate) const MAX_TORN_BYTES: u64 = (WRITE_BYTES + MAX_LINE_BYTES + 1) as u64;
+
 /// A line without its number and its record. Times and hashes are always of one length.
 const FRAME: &str = r#"{"n":,"at":"0000-00-00T00:00:00.000Z","prev":"","record":}"#;
 
@@ -74,7 +80,7 @@ fn split(text: &str) -> Option<Parts<'_>> {
 /// A file without a single whole line is touched only if this holds: it might be anything.
 pub(crate) fn may_begin_a_file(tail: &[u8]) -> bool {
     const BEGINNING: &[u8] = br#"{"n":1,"at":""#;
-    let written = tail.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let written = tail.iter().position(|byte| *byte == 0).unwrap_or(tail.len());
     let common = written.min(BEGINNING.len());
-    tail[..common] == BEGINNING[..common]
+    written > 0 && tail[..common] == BEGINNING[..common]
 }

@@ -1,10 +1,13 @@
 //! Reading a file line by line, in bounded memory, along its chain.
+//!
+//! No line has a zero byte, as JSON escapes it. So a zero byte is room that nobody has written to yet: a writer keeps
+//! some at the end of the file, and a power failure can leave some between blocks that reached the disk.
 
 use std::io::{self, BufRead, Read as _};
 
 use super::entry::Entry;
 use super::head::Head;
-use super::line::{self, MAX_LINE_BYTES};
+use super::line::{self, MAX_LINE_BYTES, MAX_TORN_BYTES};
 use crate::error::{Broken, Error, Why};
 
 /// Iterates over the entries of an audit file and checks the chain on the way. It ends after the first error.
@@ -16,6 +19,7 @@ pub struct Reader<R> {
     line: Vec<u8>,
     head: Head,
     bytes: u64,
+    spare: u64,
     state: State,
 }
 
@@ -28,7 +32,7 @@ enum State {
 impl<R: BufRead> Reader<R> {
     /// Reads from the first byte of a file.
     pub const fn new(input: R) -> Self {
-        Self { input, line: Vec::new(), head: Head::GENESIS, bytes: 0, state: State::Reading }
+        Self { input, line: Vec::new(), head: Head::GENESIS, bytes: 0, spare: 0, state: State::Reading }
     }
 
     /// The last good line so far.
@@ -41,9 +45,9 @@ impl<R: BufRead> Reader<R> {
         self.bytes
     }
 
-    /// The line that was read last, with its newline: after [`Why::Torn`], the torn tail.
-    pub(crate) fn last_line(&self) -> &[u8] {
-        &self.line
+    /// How many bytes follow the last good line without a meaning: room for lines to come.
+    pub(crate) const fn spare_bytes(&self) -> u64 {
+        self.spare
     }
 
     fn read(&mut self) -> Result<Option<Entry>, Error> {
@@ -53,17 +57,23 @@ impl<R: BufRead> Reader<R> {
         if self.line.is_empty() {
             return Ok(None);
         }
-        let Some(line) = self.line.strip_suffix(b"\n") else {
-            let why = if self.line.len() > MAX_LINE_BYTES { Why::TooLong } else { self.torn() };
-            return Err(self.broken(why));
-        };
-        let entry = match line::parse(line) {
-            Ok(entry) => entry,
-            Err(Why::NotJson) if self.input.fill_buf().map_err(unreadable)?.is_empty() => {
-                return Err(self.broken(self.torn()));
-            }
-            Err(why) => return Err(self.broken(why)),
-        };
+        match self.line.strip_suffix(b"\n").map(line::parse) {
+            Some(Ok(entry)) => return self.follow(entry).map(Some),
+            Some(Err(Why::NotJson)) | None => {}
+            Some(Err(why)) => return Err(self.broken(why)),
+        }
+        if self.line.contains(&0) {
+            return self.unwritten();
+        }
+        if self.line.len() > MAX_LINE_BYTES && !self.line.ends_with(b"\n") {
+            return Err(self.broken(Why::TooLong));
+        }
+        let bytes = self.line.len() as u64;
+        let why = if self.written_after(bytes)? == bytes { self.torn(bytes) } else { Why::NotJson };
+        Err(self.broken(why))
+    }
+
+    fn follow(&mut self, entry: Entry) -> Result<Entry, Error> {
         if entry.n != self.head.n + 1 {
             return Err(self.broken(Why::Number { found: entry.n }));
         }
@@ -72,14 +82,43 @@ impl<R: BufRead> Reader<R> {
         }
         self.head = Head { n: entry.n, hash: entry.hash };
         self.bytes += self.line.len() as u64;
-        Ok(Some(entry))
+        Ok(entry)
     }
 
-    fn torn(&self) -> Why {
+    /// The line that was read last has a byte that nobody wrote. What follows it can only be the rest of the write that
+    /// was under way, or nothing.
+    fn unwritten(&mut self) -> Result<Option<Entry>, Error> {
+        let written = self.line.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
+        match self.written_after(written)? {
+            0 => Ok(None),
+            bytes if bytes <= MAX_TORN_BYTES => Err(self.broken(self.torn(bytes))),
+            bytes => Err(self.broken(Why::Unwritten { bytes })),
+        }
+    }
+
+    /// Reads to the end. Of the bytes from the line that was read last on, says where those end that somebody wrote:
+    /// `written` as far as it was read.
+    fn written_after(&mut self, mut written: u64) -> Result<u64, Error> {
+        self.spare = self.line.len() as u64;
+        loop {
+            let more = self.input.fill_buf().map_err(unreadable)?;
+            if more.is_empty() {
+                return Ok(written);
+            }
+            if let Some(last) = more.iter().rposition(|byte| *byte != 0) {
+                written = self.spare + last as u64 + 1;
+            }
+            let length = more.len();
+            self.spare += length as u64;
+            self.input.consume(length);
+        }
+    }
+
+    fn torn(&self, bytes: u64) -> Why {
         if self.head.n == 0 && !line::may_begin_a_file(&self.line) {
             return Why::NotJson;
         }
-        Why::Torn { bytes: self.line.len() as u64 }
+        Why::Torn { bytes }
     }
 
     fn broken(&self, why: Why) -> Error {

@@ -27,6 +27,34 @@ fn a_second_writer_is_refused() {
     assert_eq!(open_path(&path).unwrap().0.head().n, 2);
 }
 
+/// Zero bytes follow the lines while the file is open, and after a crash until it is opened again.
+#[test]
+fn room_is_made_in_advance_and_given_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audit.jsonl");
+    let (audit, _) = open_path(&path).unwrap();
+    let mut longest = 0;
+    for n in 1..=3 {
+        audit.record(&tagged(&n.to_string())).unwrap();
+        let file = fs::read(&path).unwrap();
+        let lines = file.iter().position(|byte| *byte == 0).unwrap_or(file.len());
+        assert_eq!(oracle(&file[..lines]).unwrap().len(), n);
+        assert!(file[lines..].iter().all(|byte| *byte == 0));
+        assert_eq!(verify(&path, Some(audit.head().into())).unwrap().anchored, Some(n as u64));
+        longest = longest.max(file.len() - lines);
+    }
+    drop(audit);
+    let whole = fs::read(&path).unwrap();
+    assert_eq!(oracle(&whole).unwrap().len(), 3);
+
+    fs::write(&path, [&whole[..], &vec![0; longest]].concat()).unwrap();
+    let (audit, recovery) = open_path(&path).unwrap();
+    assert_eq!((recovery.torn_bytes, audit.head().n), (None, 3));
+    assert_eq!(fs::read(&path).unwrap(), whole);
+    // The file system of the test may have no room to give.
+    println!("{longest} bytes of room");
+}
+
 #[test]
 fn only_the_owner_may_read() {
     let dir = tempfile::tempdir().unwrap();

@@ -119,7 +119,7 @@ impl Disk {
         self.state().on_sync = Some(Arc::new(hook));
     }
 
-    /// Whatever was not synced survives in part: a beginning of it, and perhaps empty blocks after that.
+    /// Whatever was not synced survives in part, with empty blocks in it and after it.
     pub(crate) fn power_failure(&self, rng: &mut Rng) {
         let mut state = self.state();
         state.killed = true;
@@ -173,9 +173,16 @@ impl Content {
     fn power_failure(&mut self, rng: &mut Rng) {
         if let Some(unsynced) = self.cached.strip_prefix(&self.durable[..]) {
             let kept = rng.below(unsynced.len() + 1);
-            let empty = rng.below(unsynced.len() - kept + 1) * usize::from(rng.below(4) == 0);
-            self.durable.extend_from_slice(&unsynced[..kept]);
-            self.durable.resize(self.durable.len() + empty, 0);
+            let mut survived = unsynced[..kept].to_vec();
+            // Into room that was made before, blocks are written in any order. The first write finds none.
+            if !self.durable.is_empty() && rng.below(2) == 0 {
+                for block in survived.chunks_mut(1 + rng.below(200)).filter(|_| rng.below(3) == 0) {
+                    block.fill(0);
+                }
+            }
+            let room = rng.below(300) * rng.below(2);
+            survived.resize(kept + room, 0);
+            self.durable.append(&mut survived);
         } else if rng.below(2) == 0 {
             // A cut that was under way.
             self.durable.clone_from(&self.cached);

@@ -49,29 +49,71 @@ fn a_first_line_torn_at_any_byte_is_set_aside() {
     }
 }
 
-/// A crash may leave empty blocks where a line was to be, and even the newline after them.
+/// A crash may leave empty blocks where a line was to be, and even the newline after them. Empty blocks at the end of the
+/// file are no part of it.
 #[test]
 fn empty_blocks_and_an_unreadable_last_line_are_torn() {
     let whole = sample();
-    for tail in [&b"\0\0\0\0"[..], b"\0\0\0\n", b"\n", b"{\"n\":7,\"at\":\"\0\0\0\"}\n", b"\xff\n"] {
-        let disk = Disk::with(&[&whole, tail].concat());
-        let (_, recovery) = open(&disk).unwrap();
-        assert_eq!(recovery.torn_bytes, Some(tail.len() as u64), "{tail:?}");
-        assert_eq!(disk.aside(), tail);
-        assert!(oracle(&disk.bytes()).is_ok());
+    for torn in [
+        &b"\0\0\0\n"[..],
+        b"\n",
+        b"{\"n\":7,\"at\":\"\0\0\0\"}\n",
+        b"\xff\n",
+        b"\0\0{}\n{}\n\0\0\n{\"n\":9",
+        b"{\"n\":7",
+    ] {
+        for room in [0, 1, 5, 70_000] {
+            let disk = Disk::with(&[&whole, torn, &vec![0; room]].concat());
+            let (line, why) = broken(verify_reader(&disk.bytes()[..], None)).unwrap();
+            assert_eq!((line, why), (7, Why::Torn { bytes: torn.len() as u64 }), "{torn:?}");
+            let (audit, recovery) = open(&disk).unwrap();
+            assert_eq!(recovery.torn_bytes, Some(torn.len() as u64), "{torn:?}");
+            assert_eq!(disk.aside(), torn);
+            drop(audit);
+            assert!(oracle(&disk.bytes()).is_ok());
+        }
     }
     // In the place of the first line there is nothing before it that says what the file is.
-    for end in 0..whole.iter().position(|b| *b == b'\n').unwrap() {
+    for end in 1..whole.iter().position(|b| *b == b'\n').unwrap() {
         let disk = Disk::with(&[&whole[..end], &[0; 5]].concat());
-        assert_eq!(open(&disk).unwrap().1.torn_bytes, Some(end as u64 + 5), "cut at {end}");
+        assert_eq!(open(&disk).unwrap().1.torn_bytes, Some(end as u64), "cut at {end}");
     }
+}
+
+/// The room after the last line is given back, and nothing is said of it.
+#[test]
+fn room_at_the_end_is_no_damage() {
+    for whole in [Vec::new(), file_of(&[tagged("x")]), file_of(&[tagged("x"), tagged("y")])] {
+        for room in [1, 100, 70_000] {
+            let disk = Disk::with(&[&whole[..], &vec![0; room]].concat());
+            let lines = lines(&whole).len() as u64;
+            assert_eq!(verify_reader(&disk.bytes()[..], None).unwrap().head.n, lines);
+            let (audit, recovery) = open(&disk).unwrap();
+            assert_eq!((recovery.torn_bytes, audit.head().n), (None, lines));
+            assert_eq!((disk.bytes(), disk.aside()), (whole.clone(), Vec::new()));
+        }
+    }
+}
+
+/// One write is never so long: a part of the file was lost, and nothing is cut away.
+#[test]
+fn a_hole_in_the_file_is_named() {
+    let whole = sample();
+    let mut file = [&whole[..], &[0; 4096], &vec![b'x'; 6 << 20]].concat();
+    let disk = Disk::with(&file);
+    let (line, why) = broken(open(&disk)).unwrap();
+    assert_eq!((line, why), (7, Why::Unwritten { bytes: 4096 + (6 << 20) }));
+    assert_eq!((disk.bytes() == file, disk.operations()), (true, 0));
+    // So long it may be.
+    file.truncate(whole.len() + (5 << 20) + 1);
+    assert_eq!(open(&Disk::with(&file)).unwrap().1.torn_bytes, Some((5 << 20) + 1));
 }
 
 /// `audit.file` may name anything by mistake; what is no audit file is left alone.
 #[test]
 fn another_kind_of_file_is_not_touched() {
     for content in
-        ["secret", "hello\n", "{\"n\":1}", "{\"n\":1}\n", "\n", "{\"n\":2,\"at\":\"", "a\nb\n", "{}\n{}\n"]
+        ["secret", "hello\n", "{\"n\":1}", "{\"n\":1}\n", "\n", "{\"n\":2,\"at\":\"", "a\nb\n", "{}\n{}\n", "\0\0a", "\0{\"n\":1,"]
     {
         let disk = Disk::with(content.as_bytes());
         let (line, why) = broken(open(&disk)).unwrap();
