@@ -182,7 +182,7 @@ fn scan(io: &mut dyn AuditIo) -> Result<Found, Error> {
     let mut reader = Reader::new(BufReader::with_capacity(1 << 16, From { io, offset: 0 }));
     let mut reviews = OpenReviews::default();
     let mut torn_bytes = None;
-    while let Some(entry) = reader.next() {
+    for entry in reader.by_ref() {
         match entry {
             Ok(entry) => reviews.note(&entry)?,
             Err(Error::Broken(Broken { why: Why::Torn { bytes }, .. })) => torn_bytes = Some(bytes),

@@ -133,7 +133,9 @@ pub enum Why {
         bytes: u64,
     },
     /// Bytes that nobody wrote, and more after them than a write leaves that was cut off: a part of the file was lost.
-    #[error("it was never written or is lost: zero bytes stand in its place, and {bytes} bytes from its start on are used")]
+    #[error(
+        "zero bytes stand in its place, and {bytes} bytes from its start on are used: a part of the file was lost"
+    )]
     Unwritten {
         /// How many bytes there are from the start of the line to the last one that is not zero.
         bytes: u64,

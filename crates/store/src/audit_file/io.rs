@@ -72,7 +72,8 @@ impl LockedFile {
     /// Opens the file or creates it, readable by its owner only, and takes its lock.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Io { action: format!("open {}", path.display()), source };
-        let file = private().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
+        let file =
+            private().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
         if !file.metadata().map_err(failed)?.is_file() {
             return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
         }

@@ -112,9 +112,18 @@ fn a_hole_in_the_file_is_named() {
 /// `audit.file` may name anything by mistake; what is no audit file is left alone.
 #[test]
 fn another_kind_of_file_is_not_touched() {
-    for content in
-        ["secret", "hello\n", "{\"n\":1}", "{\"n\":1}\n", "\n", "{\"n\":2,\"at\":\"", "a\nb\n", "{}\n{}\n", "\0\0a", "\0{\"n\":1,"]
-    {
+    for content in [
+        "secret",
+        "hello\n",
+        "{\"n\":1}",
+        "{\"n\":1}\n",
+        "\n",
+        "{\"n\":2,\"at\":\"",
+        "a\nb\n",
+        "{}\n{}\n",
+        "\0\0a",
+        "\0{\"n\":1,",
+    ] {
         let disk = Disk::with(content.as_bytes());
         let (line, why) = broken(open(&disk)).unwrap();
         assert_eq!(line, 1, "{content:?}");
