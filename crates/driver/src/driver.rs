@@ -18,7 +18,7 @@ use countersign_protocol::request::{Approvals, OnDeny, RunRequest, Unavailable};
 
 use crate::approve::Approve;
 use crate::builder::{Builder, IdlePause, RunLimits};
-use crate::provider::{Provider, ToolDefinition};
+use crate::provider::{Discovery, Provider, ToolDefinition};
 use crate::reviews::Reviews;
 use crate::run::{self, Run};
 use crate::schema::InputSchema;
@@ -119,6 +119,13 @@ impl Driver {
     /// The providers, in the order of registration.
     pub fn providers(&self) -> impl Iterator<Item = &ProviderInfo> {
         self.0.providers.iter().map(|(_, provider)| provider.info())
+    }
+
+    /// Asks a provider's vendor how it is and what models it has (contract 1.7). It may take as long as it takes: whoever
+    /// asks bounds it, and remembers the answer. None if the provider cannot be asked, or is not registered.
+    pub async fn discover(&self, id: &ProviderId) -> Option<Discovery> {
+        let (_, provider) = self.0.providers.iter().find(|(known, _)| known == id)?;
+        provider.discover().await
     }
 
     /// The names of the registered tools.

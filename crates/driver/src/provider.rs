@@ -9,7 +9,7 @@ use countersign_approval_core::json::Exact;
 use countersign_approval_core::snapshot::ToolCall;
 use countersign_protocol::code::{Code, ErrorInfo};
 use countersign_protocol::event::{FinishReason, Usage};
-use countersign_protocol::provider_info::ProviderInfo;
+use countersign_protocol::provider_info::{HealthStatus, ProviderInfo};
 
 /// A source of model turns. Shared by all runs.
 #[async_trait]
@@ -25,6 +25,35 @@ pub trait Provider: Send + Sync {
     /// # Errors
     /// [`ProviderError`] with a code of contract 11; the run fails with it.
     async fn turn(&self, request: TurnRequest<'_>, sink: &dyn TurnSink) -> Result<Turn, ProviderError>;
+
+    /// Asks the vendor how it is and what models it has, for `GET /v1/providers` (contract 1.7). It must cost nothing, as
+    /// every token that may use the provider can have it asked, and dropping the future must stop it. The default is for a
+    /// provider that cannot be asked: none.
+    async fn discover(&self) -> Option<Discovery> {
+        None
+    }
+}
+
+/// What a vendor says when it is asked how it is. None of its text is the vendor's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Discovery {
+    /// How it is, in one word.
+    pub status: HealthStatus,
+    /// A code for programs, not empty.
+    pub code: Code,
+    /// One sentence for people.
+    pub message: String,
+    /// The models that it lists; none if it did not list them.
+    pub models: Option<ListedModels>,
+}
+
+/// The models that a vendor lists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedModels {
+    /// Those that a request can name. Who shows them shows at most 1,000 (contract 1.7).
+    pub models: Vec<ModelId>,
+    /// Whether the vendor listed no more.
+    pub complete: bool,
 }
 
 /// Takes what a model says while it speaks.

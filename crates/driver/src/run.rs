@@ -132,6 +132,7 @@ impl Run {
             model: self.request.model.clone(),
         })
         .await;
+        self.admitted().await?;
         let parts = Arc::clone(&self.parts);
         let mut messages = self.opening_messages();
         let mut used_ids: Vec<CallId> = Vec::new();
@@ -167,6 +168,13 @@ impl Run {
         }
         // Not reached: the last step either ends the run or is refused by the batch checks.
         Err(Code::STEP_LIMIT.into())
+    }
+
+    /// Waits in the host's queue, if it has one, with the idle clock stopped (contract 6.4, 8); the first step starts it.
+    async fn admitted(&mut self) -> Result<(), Stop> {
+        self.idle.pause();
+        let outlet = Arc::clone(&self.outlet);
+        self.take_turn(outlet.admitted()).await
     }
 
     fn opening_messages(&mut self) -> Vec<Message> {

@@ -47,6 +47,8 @@ struct State {
     asked: bool,
     /// How many more may be handed over before the consumer asks again.
     room: usize,
+    /// The run may not go on after its first event, see [`EventStream::hold`].
+    held: bool,
     consumer_gone: bool,
     finished: bool,
     consumer: Option<Waker>,
@@ -75,6 +77,11 @@ impl Outlet {
     /// Waits until an event may be handed over, though the consumer may not have taken the ones before it.
     pub(crate) async fn room(&self) -> Result<(), Gone> {
         self.until(|state| state.room > 0).await
+    }
+
+    /// Waits until the run may go on after its first event.
+    pub(crate) async fn admitted(&self) -> Result<(), Gone> {
+        self.until(|state| !state.held).await
     }
 
     /// Hands an event over. Call it after [`asked`](Self::asked) or [`room`](Self::room).
@@ -134,6 +141,25 @@ impl EventStream {
     /// too.
     pub fn read_ahead(&mut self, events: usize) {
         self.room = events.max(1);
+    }
+
+    /// Keeps the run from going on after its first event, `run.started`, until [`admit`](Self::admit), for a host whose
+    /// runs wait in a queue (contract 6.4). Its idle clock stands still meanwhile. Call it before the first event is
+    /// asked for: a run that has begun is not held. A held run can be cancelled.
+    pub fn hold(&mut self) {
+        self.shared.lock().held = true;
+    }
+
+    /// Lets a held run go on: its idle clock starts.
+    pub fn admit(&mut self) {
+        let run = {
+            let mut state = self.shared.lock();
+            state.held = false;
+            state.run.take()
+        };
+        if let Some(run) = run {
+            run.wake();
+        }
     }
 
     /// An event that was handed over already. It asks for nothing, so the run does not go on.

@@ -157,6 +157,12 @@ impl Endpoint {
         self.try_send(self.client.get(url)).await
     }
 
+    /// Whether a refusal is about the key: by its status, or in the vendor's own words.
+    pub(crate) fn is_about_the_key(&self, status: u16, body: &[u8]) -> bool {
+        matches!(status, 401 | 403)
+            || (self.vendor.refusal)(status, body).is_some_and(|(code, _)| code == Code::PROVIDER_AUTH)
+    }
+
     /// Sends a turn to see what becomes of it. Any answer is one.
     pub(crate) async fn try_turn(&self, url: Url, body: Vec<u8>) -> Result<Response, Verdict> {
         self.try_send(self.client.post(url).header(CONTENT_TYPE, "application/json").body(body)).await

@@ -26,6 +26,17 @@
 #[cfg(feature = "anthropic")]
 mod anthropic;
 mod common;
+#[cfg(feature = "http")]
+#[cfg_attr(
+    not(any(
+        feature = "openai-chat",
+        feature = "openai-responses",
+        feature = "anthropic",
+        feature = "gemini"
+    )),
+    allow(dead_code, unused_imports, reason = "no adapter is built")
+)]
+mod discover;
 mod error;
 #[cfg(feature = "http")]
 #[cfg_attr(

@@ -14,13 +14,14 @@ use std::fmt;
 
 use async_trait::async_trait;
 use countersign_approval_core::ids::{ModelId, ProviderId};
-use countersign_driver::provider::{Provider, ProviderError, Turn, TurnRequest, TurnSink};
+use countersign_driver::provider::{Discovery, Provider, ProviderError, Turn, TurnRequest, TurnSink};
 use countersign_protocol::provider_info::{AuthMode, ProviderInfo};
 use reqwest::Response;
 use secrecy::SecretString;
 use url::Url;
 
 use crate::common::{Delivery, capabilities, check_models, check_name};
+use crate::discover;
 use crate::error::Error;
 use crate::events::{Events, incomplete};
 use crate::http::{self, Endpoint};
@@ -129,6 +130,11 @@ impl Provider for OpenAiResponses {
             let body = http::whole(response).await?;
             Answer::default().finish(wire::whole(&body)?)
         }
+    }
+
+    async fn discover(&self) -> Option<Discovery> {
+        let url = self.endpoint.url(&["models"]);
+        Some(discover::discover(&self.endpoint, url, discover::data).await)
     }
 }
 

@@ -25,4 +25,6 @@ mod responses;
 mod server;
 
 #[cfg(all(feature = "openai-chat", feature = "openai-responses", feature = "anthropic", feature = "gemini"))]
+mod discover;
+#[cfg(all(feature = "openai-chat", feature = "openai-responses", feature = "anthropic", feature = "gemini"))]
 mod probe;
