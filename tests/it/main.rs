@@ -62,6 +62,25 @@
 //! | 19 | `contract::a_failing_sink_ends_the_run`, and a `compile_fail` doctest of `AuditSink` |
 //! | 22 | `host/decisions::a_full_host_takes_decisions` `host/catalog::features_are_those_that_this_host_has` |
 //! | 23 | `loopback::each_outcome_from_end_to_end` `encodings::foreign::node_reviews_a_call` `encodings::foreign::python_reviews_a_call` |
+//!
+//! | contract 1.3, 1.7, 6, of the host | tests |
+//! | --- | --- |
+//! | 1.3, HSTS with TLS | `host/tls::every_answer_says_that_tls_is_the_only_way` |
+//! | 1.7, shapes | `host/discovery::what_vendors_say_is_shown_in_the_contracts_shapes` `host/catalog::providers_are_those_that_the_token_names` `providers/discover::lists_of_every_vendor` `providers/discover::refusals_of_every_vendor` |
+//! | 1.7, 30 s, 5 s and 1 s | `host/discovery::answers_are_remembered_and_refreshed` `host/discovery::a_hundred_who_ask_at_once_are_one_question` |
+//! | 1.7, only what the token names | `host/discovery::only_granted_vendors_are_asked` |
+//! | 2 and 6.1, `limits` | `host/limits::the_smaller_bound_counts` |
+//! | 6.1, every field | `host/config::every_field_is_accepted_within_its_rule` `host/config::every_broken_rule_is_named_with_its_field` `host/config::special_codes_are_used_where_the_contract_has_them` |
+//! | 6.1, `tls` | `host/tls::pairs_that_cannot_be_used` `host/tls::versions_from_1_2_on` `host/config::tls_opens_other_addresses` `cli/exposed::a_pair_that_cannot_be_used_is_found_before_anything_is_served` |
+//! | 6.3, `TLS_REQUIRED`, the URL | `host/tls::a_socket_with_tls` `host/shutdown::names_of_loopback_are_served_and_others_need_tls` |
+//! | 6.4, a queued stream has begun | `host/queue::a_queued_stream_has_begun_and_goes_on_with_a_slot` |
+//! | 6.4, `QUEUE_FULL`, and 2.1, row 17 | `host/queue::a_full_queue_says_so` `host/queue::a_queued_buffered_run_that_needs_a_stream_is_told_at_once` |
+//! | 6.4, round-robin | `host/queue::slots_go_round_over_the_subjects` |
+//! | 6.4 and 8, no idle time in the queue | `host/queue::waiting_for_a_slot_costs_no_idle_time` |
+//! | 6.4, decisions need no slot | `host/queue::a_full_queue_is_decided_and_an_override_counts` `host/decisions::a_full_host_takes_decisions` |
+//! | leaving the queue | `host/queue::hanging_up_leaves_the_queue_at_once` `host/queue::closing_empties_the_queue` |
+//! | 10.5, a wrong name, a wrong authority | `tls::a_wrong_name_and_a_wrong_authority` `cli/exposed::a_run_over_tls` |
+//! | connections that send nothing | `host/connections::five_thousand_that_send_nothing` `host/connections::a_newcomer_takes_the_place_of_the_longest_idle` `host/tls::handshakes_are_bounded_in_number` `cli/exposed::more_connections_than_files` |
 
 #![allow(
     clippy::unwrap_used,
@@ -78,3 +97,4 @@ mod loopback;
 mod rows;
 mod slow_sink;
 mod support;
+mod tls;

@@ -137,7 +137,8 @@ async fn a_question_waits_for_its_record() {
 // Design 4: `execution.started` is accepted before the tool is called. A client who goes meanwhile stops the call.
 #[tokio::test]
 async fn an_execution_waits_for_its_record() {
-    let (world, sink, mut entering) = holding("started", Concurrency { total: 10, per_subject: 1 });
+    let (world, sink, mut entering) =
+        holding("started", Concurrency { total: 10, per_subject: 1, ..Concurrency::default() });
     let (mut events, approval) = world.waiting(ANN).await;
     assert_eq!(world.decide(ANN, &approval, Decision::Approve).await, "approved");
     assert_eq!(word(&events.next().await.unwrap().unwrap()), "approval.resolved approved");

@@ -84,7 +84,8 @@ fn options() -> Options {
             tools: vec![TOOL.into()],
             approve_tools: vec![TOOL.into()],
         }],
-        concurrency: Concurrency { total: MANY, per_subject: MANY },
+        concurrency: Concurrency { total: MANY, per_subject: MANY, ..Concurrency::default() },
+        max_connections: 2 * MANY as usize,
         ..Options::default()
     }
 }

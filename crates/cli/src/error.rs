@@ -48,7 +48,7 @@ pub(crate) enum Error {
     #[error("{}", reason(.0))]
     Client(#[from] countersign_client::Error),
     /// The host did not answer at all.
-    #[error("there is no host at {url}: is `countersign serve` running? ({})", reason(.source))]
+    #[error("there is no host at {url}: is `countersign serve` running{}? ({})", trusted(.url), reason(.source))]
     Unreachable {
         /// Where it was looked for.
         url: String,
@@ -126,6 +126,15 @@ impl Error {
             Self::NoReviews => ErrorInfo::new(Code::APPROVAL_UNAVAILABLE).with_message(self.to_string()),
             other => ErrorInfo::new(Code::from("COMMAND_FAILED".to_owned())).with_message(other.to_string()),
         }
+    }
+}
+
+/// What else can be wrong where there is TLS, and how to mend it.
+fn trusted(url: &str) -> &'static str {
+    if url.starts_with("https:") {
+        ", under this name, with a certificate that this machine trusts (SSL_CERT_FILE names a file of authorities)"
+    } else {
+        ""
     }
 }
 

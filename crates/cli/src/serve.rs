@@ -1,5 +1,6 @@
 //! `countersign serve`: the host of a configuration file (design 7, contract 6).
 
+mod files;
 mod probe;
 
 use std::io::{self, ErrorKind, Write, stderr, stdout};
@@ -25,7 +26,8 @@ use crate::{audit, tools};
 /// Serve the agents, tools and tokens of a configuration file
 ///
 /// Prints `listening on URL` when it is ready. Ctrl-C or a TERM signal ends it: nothing new is taken, runs are
-/// cancelled, and what waits for a person is settled. The log goes to standard error; RUST_LOG filters it.
+/// cancelled, and what waits for a person is settled. The log goes to standard error; RUST_LOG filters it. The file, its
+/// secrets and its certificate are read once: a change needs a restart.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The configuration
@@ -138,7 +140,8 @@ impl Configured {
         if let Some(warning) = self.unreviewable(&driver) {
             tracing::warn!("{}", inline(&warning));
         }
-        let host = countersign_host::serve(driver, self.config.options()).await?;
+        tracing::info!("the configuration and what it names were read once: a change of it needs a restart");
+        let host = countersign_host::serve(driver, files::fit(self.config.options())).await?;
         writeln!(stdout(), "listening on {}", host.url()).map_err(Error::io("cannot write"))?;
         stdout().flush().map_err(Error::io("cannot write"))?;
         interrupts.next().await;

@@ -14,7 +14,7 @@ use futures_core::Stream;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::slots::Slot;
+use crate::slots::Admission;
 use crate::wire::{PeerWatch, Signals};
 
 const HEARTBEAT: Duration = Duration::from_millis(version::HEARTBEAT_MS);
@@ -72,7 +72,7 @@ impl Body for AnswerBody {
     }
 }
 
-/// The events of a run. Dropping it cancels the run and gives its slot back.
+/// The events of a run. Dropping it cancels the run and gives its slot, or its place in the queue, back.
 pub(crate) struct EventBody {
     events: EventStream,
     /// The frame of the event that was awaited before the headers were sent.
@@ -81,7 +81,7 @@ pub(crate) struct EventBody {
     heartbeat: Pin<Box<Sleep>>,
     signals: Arc<Signals>,
     _watch: PeerWatch,
-    _slot: Slot,
+    admission: Admission,
 }
 
 impl EventBody {
@@ -92,7 +92,7 @@ impl EventBody {
         events: EventStream,
         signals: Arc<Signals>,
         watch: PeerWatch,
-        slot: Slot,
+        admission: Admission,
     ) -> Self {
         let mut frame = Vec::new();
         sse::encode_frame(first, &mut frame);
@@ -103,7 +103,7 @@ impl EventBody {
             heartbeat: Box::pin(sleep_until(next_beat(origin, Instant::now() + HEARTBEAT))),
             signals,
             _watch: watch,
-            _slot: slot,
+            admission,
         }
     }
 
@@ -121,6 +121,7 @@ impl EventBody {
             while self.poll_heartbeat(cx).is_ready() {}
             return Poll::Pending;
         }
+        self.poll_admission(cx);
         match Pin::new(&mut self.events).poll_next(cx) {
             Poll::Ready(Some(event)) => {
                 let frames = self.frames(&event);
@@ -134,6 +135,16 @@ impl EventBody {
                 Poll::Ready(Some(Ok(self.hand_over(Bytes::from_static(sse::HEARTBEAT)))))
             }
             Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Lets the run go on when its turn has come.
+    fn poll_admission(&mut self, cx: &mut Context<'_>) {
+        if let Admission::Later(place) = &mut self.admission
+            && let Poll::Ready(slot) = Pin::new(place).poll(cx)
+        {
+            self.admission = Admission::Now(slot);
+            self.events.admit();
         }
     }
 

@@ -16,6 +16,8 @@ use crate::router;
 use crate::service::Shared;
 use crate::wire::{Signals, Wire};
 
+/// How long a TLS handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a peer may take to send the head of a request, and how long an idle connection is kept.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes of a request's head.
@@ -26,12 +28,33 @@ const MAX_BUFFER_BYTES: usize = 64 * 1024;
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Serves requests on `io` until either side ends it.
-pub(crate) async fn serve<I>(shared: Arc<Shared>, io: I)
+/// Serves requests on `io` until either side ends it, or another needs its place.
+pub(crate) async fn serve<I>(shared: Arc<Shared>, signals: Arc<Signals>, io: I)
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let signals = Arc::<Signals>::default();
+    let Some(tls) = shared.tls.clone() else { return serve_http(shared, signals, io).await };
+    // Boxed: a connection without TLS does not carry its state.
+    Box::pin(async move {
+        let shaken = tokio::select! {
+            biased;
+            () = shared.stopped.cancelled() => return,
+            () = signals.seat().lost() => return,
+            shaken = timeout(HANDSHAKE_TIMEOUT, tls.accept(io)) => shaken,
+        };
+        match shaken {
+            Ok(Ok(stream)) => serve_http(shared, signals, stream).await,
+            Ok(Err(error)) => tracing::debug!(%error, "no TLS handshake"),
+            Err(_) => tracing::debug!("the TLS handshake took too long"),
+        }
+    })
+    .await;
+}
+
+async fn serve_http<I>(shared: Arc<Shared>, signals: Arc<Signals>, io: I)
+where
+    I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let service = {
         let (shared, signals) = (Arc::clone(&shared), Arc::clone(&signals));
         service_fn(move |request| {
@@ -54,6 +77,7 @@ where
         tokio::select! {
             biased;
             () = shared.stopped.cancelled() => return,
+            () = signals.seat().lost() => return,
             () = shared.closing.cancelled(), if !told => {
                 told = true;
                 Pin::new(&mut connection).graceful_shutdown();
@@ -68,6 +92,7 @@ where
             Box::pin(async {
                 tokio::select! {
                     () = shared.stopped.cancelled() => {}
+                    () = signals.seat().lost() => {}
                     () = linger(io) => {}
                 }
             })

@@ -5,6 +5,8 @@
 //! tests put in-memory pipes, design 2). [`HostConfig`] reads the configuration file and [`configured_driver`]
 //! builds the driver that it describes.
 //!
+//! With [`Options::tls`] (feature `tls`, on by default) it speaks TLS and may listen anywhere; without, on loopback only.
+//!
 //! Invariants: only `respond` names an HTTP status; only this crate names hyper; identity comes from the token
 //! (law 4); the next event is asked of a run only once the frame before it was written to the connection.
 //!
@@ -39,20 +41,28 @@ mod body;
 pub mod config;
 mod configured;
 mod connection;
+mod discovery;
 mod error;
 mod options;
 mod payload;
 mod respond;
 mod router;
 mod routes;
+mod seats;
 mod serve;
 mod service;
 mod slots;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "tls_off.rs"]
+mod tls;
 mod wire;
 
 pub use config::{Answer, HostConfig, Probed};
 pub use configured::{Extras, configured_driver};
 pub use error::StartError;
-pub use options::{Concurrency, Options, Token};
+pub use options::{Concurrency, Options, Queue, Token};
 pub use serve::{Host, serve};
 pub use service::Service;
+pub use tls::Tls;

@@ -1,8 +1,11 @@
 //! What a host is started with (contract 6.3).
 
+use std::collections::BTreeMap;
+
 use secrecy::SecretString;
 
 use crate::error::StartError;
+use crate::tls::Tls;
 use countersign_protocol::code::Code;
 
 /// The default port (contract 6.1).
@@ -10,10 +13,15 @@ pub(crate) const DEFAULT_PORT: u16 = 7433;
 /// The greatest number that a bound of [`Concurrency`] may be (contract 6.1).
 pub(crate) const MAX_CONCURRENCY: u32 = 100_000;
 
+/// The default of [`Options::max_connections`].
+pub(crate) const MAX_CONNECTIONS: usize = 10_240;
+/// Connections beside those that runs and their queue may need, where these are configured to need many.
+const SPARE_CONNECTIONS: usize = 1_024;
+
 /// What [`serve`](crate::serve()) takes. A [`Service`](crate::Service) does not look at `host` and `port`.
 #[derive(Debug)]
 pub struct Options {
-    /// The address or name to listen on, default `127.0.0.1`. This version has no TLS, so only loopback names are
+    /// The address or name to listen on, default `127.0.0.1`. Without [`tls`](Self::tls) only loopback names are
     /// accepted: `localhost`, `127.0.0.1`, `::1`, `[::1]`.
     pub host: String,
     /// The port, default 7433; 0 lets the system choose.
@@ -24,6 +32,12 @@ pub struct Options {
     pub allowed_origins: Vec<String>,
     /// How many runs at once.
     pub concurrency: Concurrency,
+    /// The certificate and key. With them every connection is TLS, version 1.2 or later.
+    pub tls: Option<Tls>,
+    /// Connections at once, from 1, default 10,240; each run holds one, and so does who waits in the queue. At the bound
+    /// a newcomer takes the place of the connection that has waited the longest for a request; if all are being answered,
+    /// it is closed. Each is a descriptor: keep it below what the process may have.
+    pub max_connections: usize,
 }
 
 impl Default for Options {
@@ -34,6 +48,8 @@ impl Default for Options {
             tokens: Vec::new(),
             allowed_origins: Vec::new(),
             concurrency: Concurrency::default(),
+            tls: None,
+            max_connections: MAX_CONNECTIONS,
         }
     }
 }
@@ -55,30 +71,59 @@ pub struct Token {
 
 /// Bounds on runs (contract 6.4): each from 1 to 100,000. A run that waits for a person holds its slot; a decision
 /// needs none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Concurrency {
     /// Runs at once, default 32.
     pub total: u32,
     /// Runs at once of one subject, default 4.
     pub per_subject: u32,
+    /// Runs at once of these subjects, in place of `per_subject`.
+    pub subjects: BTreeMap<String, u32>,
+    /// Where runs wait for a slot. Without it, the default, they are answered `BUSY`.
+    pub queue: Option<Queue>,
+}
+
+/// How many runs may wait for a slot, each from 1 to 100,000; over it they are answered `QUEUE_FULL`. Slots go
+/// round-robin over the subjects that wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queue {
+    /// Runs that wait.
+    pub total: u32,
+    /// Runs that wait of one subject.
+    pub per_subject: u32,
 }
 
 impl Default for Concurrency {
     fn default() -> Self {
-        Self { total: 32, per_subject: 4 }
+        Self { total: 32, per_subject: 4, subjects: BTreeMap::new(), queue: None }
     }
 }
 
 impl Concurrency {
-    pub(crate) fn check(self) -> Result<Self, StartError> {
-        for (field, value) in
-            [("concurrency.total", self.total), ("concurrency.perSubject", self.per_subject)]
-        {
+    /// How many runs this subject may have at once.
+    pub(crate) fn of(&self, subject: &str) -> u32 {
+        self.subjects.get(subject).copied().unwrap_or(self.per_subject)
+    }
+
+    /// A bound on connections that leaves room for all runs, for all that wait, and for decisions.
+    pub(crate) fn connections(&self) -> usize {
+        let queued = self.queue.map_or(0, |queue| queue.total);
+        let runs = usize::try_from(self.total.saturating_add(queued)).unwrap_or(usize::MAX);
+        runs.saturating_add(SPARE_CONNECTIONS).max(MAX_CONNECTIONS)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), StartError> {
+        let queue = self.queue.iter().flat_map(|queue| {
+            [("concurrency.queue.total", queue.total), ("concurrency.queue.perSubject", queue.per_subject)]
+        });
+        let bounds = [("concurrency.total", self.total), ("concurrency.perSubject", self.per_subject)];
+        let subjects = self.subjects.values().map(|bound| ("concurrency.subjects", *bound));
+        for (field, value) in bounds.into_iter().chain(subjects).chain(queue) {
             if !(1..=MAX_CONCURRENCY).contains(&value) {
                 return Err(StartError::invalid(field, "expected an integer from 1 to 100,000"));
             }
         }
-        Ok(self)
+        Ok(())
     }
 }
 
@@ -92,7 +137,7 @@ pub(crate) fn require_loopback(field: &str, host: &str) -> Result<(), StartError
     Err(StartError::with(
         Code::TLS_REQUIRED,
         field,
-        "an address other than localhost, 127.0.0.1 or ::1 needs TLS, which this version does not serve",
+        "an address other than localhost, 127.0.0.1 or ::1 needs TLS: set `tls`",
     ))
 }
 

@@ -75,6 +75,13 @@ pub(crate) fn add_common_headers(answer: &mut Answer) {
         .insert(HeaderName::from_static(version::VERSION_HEADER), HeaderValue::from_static(version::VERSION));
 }
 
+/// Says that this host is to be reached by TLS only (contract 1.3).
+pub(crate) fn add_transport_security(answer: &mut Answer) {
+    answer
+        .headers_mut()
+        .insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
+}
+
 /// The headers of an answer to an allowed web page.
 pub(crate) fn add_origin_headers(answer: &mut Answer, origin: &HeaderValue) {
     let headers = answer.headers_mut();

@@ -34,6 +34,9 @@ pub(crate) async fn answer(
         Err(NoPayload::Gone(gone)) => return Err(gone),
     };
     respond::add_common_headers(&mut answer);
+    if shared.tls.is_some() {
+        respond::add_transport_security(&mut answer);
+    }
     if let Some(origin) = origin.filter(|origin| is_allowed(&shared, origin)) {
         respond::add_origin_headers(&mut answer, &origin);
     }
@@ -77,9 +80,11 @@ async fn checked(
     let Some(principal) = shared.tokens.authenticate(authorization) else {
         return Err(refused(Code::UNAUTHORIZED));
     };
+    // From here on the peer is somebody, and keeps his connection until he is answered.
+    let _working = signals.working();
     check_version(&head.headers).map_err(NoPayload::Refused)?;
     if let Some(read) = Read::at(&head.method, path) {
-        return read.answer(shared, &principal).map_err(NoPayload::Refused);
+        return read.answer(shared, &principal).await.map_err(NoPayload::Refused);
     }
     let Some(write) = Write::at(&head.method, path) else {
         return Err(refused(Code::NOT_FOUND));

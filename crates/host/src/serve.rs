@@ -21,7 +21,9 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 /// [`StartError`] naming the option at fault: `TLS_REQUIRED` for an address other than loopback, `AUTH_REQUIRED` for
 /// an unusable token, `LISTEN_FAILED` if the address cannot be bound.
 pub async fn serve(driver: Driver, options: Options) -> Result<Host, StartError> {
-    require_loopback("listen.host", &options.host)?;
+    if options.tls.is_none() {
+        require_loopback("listen.host", &options.host)?;
+    }
     let service = Service::new(driver, &options)?;
     let name = options.host.trim_start_matches('[').trim_end_matches(']').to_owned();
     let failed = |source: io::Error| StartError::Listen {
@@ -33,7 +35,8 @@ pub async fn serve(driver: Driver, options: Options) -> Result<Host, StartError>
     let accepting = TaskTracker::new();
     accepting.spawn(accept(listener, service.clone()));
     accepting.close();
-    Ok(Host { url: url(&name, local_addr), local_addr, service, accepting })
+    let scheme = if options.tls.is_some() { "https" } else { "http" };
+    Ok(Host { url: url(scheme, &name, local_addr), local_addr, service, accepting })
 }
 
 /// A host that listens. Dropping it ends it at once, without the grace of [`Host::close`].
@@ -77,11 +80,11 @@ impl Drop for Host {
     }
 }
 
-fn url(name: &str, bound: SocketAddr) -> String {
+fn url(scheme: &str, name: &str, bound: SocketAddr) -> String {
     if name.contains(':') {
-        format!("http://[{name}]:{}", bound.port())
+        format!("{scheme}://[{name}]:{}", bound.port())
     } else {
-        format!("http://{name}:{}", bound.port())
+        format!("{scheme}://{name}:{}", bound.port())
     }
 }
 
@@ -100,8 +103,11 @@ async fn accept(listener: TcpListener, service: Service) {
                 let service = service.clone();
                 tokio::spawn(async move { service.serve_connection(stream).await });
             }
+            // Somebody who came and went.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
+                service.shared.seats.make_room();
                 tokio::time::sleep(ACCEPT_BACKOFF).await;
             }
         }

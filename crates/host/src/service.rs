@@ -14,9 +14,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::auth::Tokens;
 use crate::connection;
+use crate::discovery::Discovery;
 use crate::error::StartError;
 use crate::options::{Options, check_origin};
+use crate::seats::Seats;
 use crate::slots::Slots;
+use crate::tls::Tls;
+use crate::wire::Signals;
 
 /// How long streams have to write `run.cancelled` after [`Service::close`] (design 4).
 const CLOSING_GRACE: Duration = Duration::from_secs(2);
@@ -32,9 +36,12 @@ pub struct Service {
 /// What all connections of a service share.
 pub(crate) struct Shared {
     pub(crate) driver: Driver,
+    pub(crate) discovery: Discovery,
     pub(crate) tokens: Tokens,
     pub(crate) origins: Vec<String>,
     pub(crate) slots: Slots,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) seats: Arc<Seats>,
     /// The answer to `GET /v1/protocol`: it never changes.
     pub(crate) protocol: Bytes,
     /// New work is refused and runs are aborted.
@@ -61,31 +68,40 @@ impl Service {
             check_origin(&format!("allowedOrigins[{index}]"), origin)?;
         }
         let tokens = Tokens::new(&options.tokens)?;
-        let concurrency = options.concurrency.check()?;
+        options.concurrency.check()?;
+        if options.max_connections == 0 {
+            return Err(StartError::invalid("max_connections", "expected at least 1"));
+        }
         let protocol = protocol_info(&driver).map_err(|error| StartError::text(error.to_string()))?;
-        let closing = CancellationToken::new();
+        let (closing, stopped) = (CancellationToken::new(), CancellationToken::new());
         let shared = Shared {
+            discovery: Discovery::new(&driver, stopped.clone()),
             driver,
             tokens,
             origins: options.allowed_origins.clone(),
-            slots: Slots::new(concurrency),
+            slots: Slots::new(options.concurrency.clone()),
+            tls: options.tls.clone(),
+            seats: Seats::new(options.max_connections),
             protocol,
             runs: Scope::new(closing.clone()),
             closing,
             started: Instant::now(),
-            stopped: CancellationToken::new(),
+            stopped,
             connections: TaskTracker::new(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Serves one connection until it ends. Dropping the future drops the connection and cancels its run.
+    /// Serves one connection until it ends, with the TLS handshake if the options have [`tls`](Options::tls). It ends at
+    /// once if there are too many, see [`Options::max_connections`]. Dropping the future drops the connection and cancels
+    /// its run.
     pub async fn serve_connection<I>(&self, io: I)
     where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let shared = Arc::clone(&self.shared);
-        self.shared.connections.track_future(connection::serve(shared, io)).await;
+        let Some(seat) = self.shared.seats.take() else { return };
+        let (shared, signals) = (Arc::clone(&self.shared), Arc::new(Signals::new(seat)));
+        self.shared.connections.track_future(connection::serve(shared, signals, io)).await;
     }
 
     /// Ends the service: new work is refused with `HOST_SHUTTING_DOWN`, every run is aborted, streams have two

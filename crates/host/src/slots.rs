@@ -1,27 +1,24 @@
-//! Run slots: how many runs at once, in total and for each subject (contract 6.4).
+//! Run slots: how many runs at once, in total and for each subject, and who waits for one (contract 6.4).
+//!
+//! [`Line`](line::Line) decides, under one lock; this wraps it for the tasks that wait. A slot that becomes free is
+//! handed to whoever is next before anybody else can take it, so a newcomer never overtakes.
 
-use std::collections::HashMap;
+mod line;
+
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
 use countersign_approval_core::ids::Subject;
+use countersign_protocol::code::Code;
+use tokio::sync::oneshot;
 
 use crate::options::Concurrency;
+use line::{Line, Ticket};
 
 /// The slots of a host.
 #[derive(Debug, Clone)]
-pub(crate) struct Slots(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    bounds: Concurrency,
-    taken: Mutex<Taken>,
-}
-
-#[derive(Debug, Default)]
-struct Taken {
-    total: u32,
-    by_subject: HashMap<Subject, u32>,
-}
+pub(crate) struct Slots(Arc<Mutex<Line<oneshot::Sender<Slot>>>>);
 
 /// One slot, given back when it is dropped: at the end of the HTTP exchange.
 #[derive(Debug)]
@@ -31,61 +28,83 @@ pub(crate) struct Slot {
     subject: Subject,
 }
 
+/// A slot, or a place in the queue for one.
+#[derive(Debug)]
+pub(crate) enum Admission {
+    Now(Slot),
+    Later(Place),
+}
+
+/// A place in the queue: a future that gives the slot. Dropping it leaves the queue at once.
+#[derive(Debug)]
+#[must_use = "the place is given up as soon as this is dropped"]
+pub(crate) struct Place {
+    slots: Slots,
+    subject: Subject,
+    ticket: Ticket,
+    granted: oneshot::Receiver<Slot>,
+}
+
 impl Slots {
     pub(crate) fn new(bounds: Concurrency) -> Self {
-        Self(Arc::new(Inner { bounds, taken: Mutex::default() }))
+        Self(Arc::new(Mutex::new(Line::new(bounds))))
     }
 
-    /// Takes a slot, or says that the host or the subject has none left.
-    pub(crate) fn take(&self, subject: &Subject) -> Option<Slot> {
-        let mut taken = self.taken();
-        let of_subject = taken.by_subject.get(subject).copied().unwrap_or(0);
-        if taken.total >= self.0.bounds.total || of_subject >= self.0.bounds.per_subject {
-            return None;
+    /// A slot or a place in the queue for it.
+    ///
+    /// # Errors
+    /// `BUSY` if there is no queue, `QUEUE_FULL` if it has no place left.
+    pub(crate) fn take(&self, subject: &Subject) -> Result<Admission, Code> {
+        let mut line = self.line();
+        if line.take(subject) {
+            drop(line);
+            return Ok(Admission::Now(Slot { slots: self.clone(), subject: subject.clone() }));
         }
-        taken.total += 1;
-        taken.by_subject.insert(subject.clone(), of_subject + 1);
-        drop(taken);
-        Some(Slot { slots: self.clone(), subject: subject.clone() })
+        if !line.has_queue() {
+            return Err(Code::BUSY);
+        }
+        let (grant, granted) = oneshot::channel();
+        let ticket = line.wait(subject, grant).ok_or(Code::QUEUE_FULL)?;
+        drop(line);
+        Ok(Admission::Later(Place { slots: self.clone(), subject: subject.clone(), ticket, granted }))
     }
 
     // A panic while the lock is held cannot leave the counts half changed, so a poisoned lock is still right.
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn line(&self) -> MutexGuard<'_, Line<oneshot::Sender<Slot>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut taken = self.slots.taken();
-        taken.total = taken.total.saturating_sub(1);
-        match taken.by_subject.get_mut(&self.subject) {
-            Some(count) if *count > 1 => *count -= 1,
-            // The last one goes with its entry: subjects that are not running cost nothing.
-            _ => drop(taken.by_subject.remove(&self.subject)),
+        // The next one is taken out under the lock and told without it: who is told may be gone already, and then his
+        // slot is dropped here and takes the lock again.
+        let next = self.slots.line().give_back(&self.subject);
+        if let Some((subject, grant)) = next {
+            let _ = grant.send(Self { slots: self.slots.clone(), subject });
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl Future for Place {
+    type Output = Slot;
 
-    // Law 9: each bound is reached at its edge, and what is given back can be taken again.
-    #[test]
-    fn bounds_hold_in_total_and_for_each_subject() {
-        let slots = Slots::new(Concurrency { total: 3, per_subject: 2 });
-        let (ann, bob) = (Subject::parse("ann").unwrap(), Subject::parse("bob").unwrap());
-        let first = slots.take(&ann).unwrap();
-        let _second = slots.take(&ann).unwrap();
-        assert!(slots.take(&ann).is_none(), "two of one subject");
-        let third = slots.take(&bob).unwrap();
-        assert!(slots.take(&bob).is_none(), "three in total");
-        drop(first);
-        let _again = slots.take(&ann).unwrap();
-        assert!(slots.take(&bob).is_none());
-        drop(third);
-        assert_eq!(slots.taken().by_subject.len(), 1, "bob is forgotten");
-        let _bob = slots.take(&bob).unwrap();
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Slot> {
+        match Pin::new(&mut self.granted).poll(cx) {
+            Poll::Ready(Ok(slot)) => Poll::Ready(slot),
+            // The other end is dropped only by `Drop` below.
+            Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
+        }
     }
 }
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // If it is no longer there it was granted: the slot is in the channel, or on its way into it, and goes with it.
+        let waiting = self.slots.line().leave(&self.subject, self.ticket);
+        drop(waiting);
+    }
+}
+
+#[cfg(test)]
+mod tests;

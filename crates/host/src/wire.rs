@@ -12,6 +12,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::seats::Seat;
+
 /// How much a peer may send ahead while its run is being answered. More than that is no client of this protocol, and
 /// reading no further would mean not to notice that it hangs up.
 const AHEAD_BYTES: usize = 16 * 1024;
@@ -20,7 +22,7 @@ const AHEAD_BYTES: usize = 16 * 1024;
 const STALL: Duration = Duration::from_secs(30);
 
 /// What the connection and the answer on it tell each other. Both live in one task, so the atomics order nothing.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Signals {
     unflushed: AtomicBool,
     /// Everything was written since the answer's body was last polled.
@@ -28,9 +30,32 @@ pub(crate) struct Signals {
     running: AtomicBool,
     unread: AtomicBool,
     arrived: Mutex<Option<Instant>>,
+    seat: Seat,
 }
 
 impl Signals {
+    pub(crate) fn new(seat: Seat) -> Self {
+        Self {
+            unflushed: AtomicBool::default(),
+            drained: AtomicBool::default(),
+            running: AtomicBool::default(),
+            unread: AtomicBool::default(),
+            arrived: Mutex::default(),
+            seat,
+        }
+    }
+
+    /// The connection's place among all.
+    pub(crate) const fn seat(&self) -> &Seat {
+        &self.seat
+    }
+
+    /// Until the guard is dropped the connection makes room for no other.
+    pub(crate) fn working(self: &Arc<Self>) -> Working {
+        self.seat.work();
+        Working(Arc::clone(self))
+    }
+
     /// A frame was handed to hyper.
     pub(crate) fn frame_handed_over(&self) {
         self.unflushed.store(true, Relaxed);
@@ -54,7 +79,7 @@ impl Signals {
     /// From now on until the guard is dropped, a peer that hangs up ends the connection and all that hangs on it.
     pub(crate) fn watch_peer(self: &Arc<Self>) -> PeerWatch {
         self.running.store(true, Relaxed);
-        PeerWatch(Arc::clone(self))
+        PeerWatch(self.working())
     }
 
     /// A request with a body has begun.
@@ -83,13 +108,23 @@ impl Signals {
     }
 }
 
+/// See [`Signals::working`].
+#[derive(Debug)]
+pub(crate) struct Working(Arc<Signals>);
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.seat.rest();
+    }
+}
+
 /// See [`Signals::watch_peer`].
 #[derive(Debug)]
-pub(crate) struct PeerWatch(Arc<Signals>);
+pub(crate) struct PeerWatch(Working);
 
 impl Drop for PeerWatch {
     fn drop(&mut self) {
-        self.0.running.store(false, Relaxed);
+        self.0.0.running.store(false, Relaxed);
     }
 }
 

@@ -103,7 +103,11 @@ pub(crate) async fn play(seed: u64) -> Played {
         max_rejected_per_minute: if rate_limited { 3 } else { 100_000 },
     };
     let idle_timeout = if dice.one_in(4) { Some(dice.millis(30..400)) } else { None };
-    let concurrency = if dice.one_in(4) { Concurrency { total: 3, per_subject: 2 } } else { ROOMY };
+    let concurrency = if dice.one_in(4) {
+        Concurrency { total: 3, per_subject: 2, ..Concurrency::default() }
+    } else {
+        ROOMY
+    };
     let arguments = dice.of(&ARGUMENTS);
     let (driver, clock) = driver_of(model(arguments), noting_tool(&journal, dice.fork()), |builder| {
         builder

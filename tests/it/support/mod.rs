@@ -2,6 +2,7 @@
 
 mod pipe;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -116,7 +117,8 @@ pub(crate) fn options(concurrency: Concurrency) -> Options {
 }
 
 /// More than any test needs.
-pub(crate) const ROOMY: Concurrency = Concurrency { total: 5_000, per_subject: 5_000 };
+pub(crate) const ROOMY: Concurrency =
+    Concurrency { total: 5_000, per_subject: 5_000, subjects: BTreeMap::new(), queue: None };
 
 /// A host in memory, with what its tool, its clock and its sink saw.
 pub(crate) struct World {

@@ -18,6 +18,8 @@ const CLOCKS: &[&str] =
 const CLOCK_READERS: &[(&str, &str)] = &[
     ("crates/driver/src/system.rs", "the `Clock` of real programs: everybody else is given one"),
     ("crates/host/src/body.rs", "heartbeats of a stream, by tokio's timer"),
+    ("crates/host/src/discovery.rs", "how old an answer of a vendor is, by tokio's timer"),
+    ("crates/host/src/seats.rs", "how often the log tells of a full host, by tokio's timer"),
     ("crates/host/src/service.rs", "the grid that the heartbeats of all streams share, by tokio's timer"),
     ("crates/host/src/wire.rs", "when the bytes of a request arrived, by tokio's timer"),
     ("crates/sandbox-js/src/clock.rs", "when a run begins; its budget and its expiries by tokio's clock"),

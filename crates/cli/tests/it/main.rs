@@ -9,6 +9,7 @@
 mod audit;
 mod command_tools;
 mod demo;
+mod exposed;
 mod hosted;
 mod lost;
 mod probe;

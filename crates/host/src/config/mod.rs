@@ -10,6 +10,7 @@ mod providers;
 mod reader;
 mod secrets;
 mod sections;
+mod tls;
 mod tokens;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use url::Url;
 
 use crate::error::StartError;
 use crate::options::{Concurrency, Options, Token};
+use crate::tls::Tls;
 
 pub use probe::{Answer, Probed};
 pub(crate) use providers::ProviderConfig;
@@ -30,7 +32,6 @@ use secrets::Secrets;
 /// Members of the contract's configuration that this version does not serve: refused by name, so that nobody
 /// believes that they are in force.
 const NOT_SERVED: &[&str] = &[
-    "tls",
     "applicationTools",
     "operations",
     "resources",
@@ -50,6 +51,7 @@ const NOT_SERVED: &[&str] = &[
 pub struct HostConfig {
     listen: Listen,
     client_url: Option<Url>,
+    tls: Option<Tls>,
     pub(crate) providers: Vec<ProviderConfig>,
     tokens: Vec<Token>,
     pub(crate) approvals: Option<Approvals>,
@@ -131,7 +133,8 @@ impl HostConfig {
             return Err(version.invalid("expected 1"));
         }
         top.refuse(NOT_SERVED)?;
-        let listen = sections::listen(top.optional("listen"))?;
+        let tls = top.optional("tls").map(|field| tls::read(&field, secrets)).transpose()?;
+        let listen = sections::listen(top.optional("listen"), tls.as_ref())?;
         let client_url = top.optional("clientUrl").map(|field| sections::client_url(&field)).transpose()?;
         let providers = providers::read(&top.required("providers")?, secrets)?;
         let tokens = tokens::read(&top.required("tokens")?, &providers, secrets)?;
@@ -140,7 +143,17 @@ impl HostConfig {
         let allowed_origins = sections::allowed_origins(top.optional("allowedOrigins"))?;
         let concurrency = sections::concurrency(top.optional("concurrency"))?;
         top.finish()?;
-        Ok(Self { listen, client_url, providers, tokens, approvals, limits, allowed_origins, concurrency })
+        Ok(Self {
+            listen,
+            client_url,
+            tls,
+            providers,
+            tokens,
+            approvals,
+            limits,
+            allowed_origins,
+            concurrency,
+        })
     }
 
     /// What [`serve`](crate::serve()) takes.
@@ -157,7 +170,9 @@ impl HostConfig {
             port: self.listen.port,
             tokens: self.tokens.iter().map(token).collect(),
             allowed_origins: self.allowed_origins.clone(),
-            concurrency: self.concurrency,
+            concurrency: self.concurrency.clone(),
+            tls: self.tls.clone(),
+            max_connections: self.concurrency.connections(),
         }
     }
 

@@ -93,6 +93,13 @@ impl<'d> Object<'d> {
         self.optional(name).ok_or_else(|| StartError::invalid(self.path_of(name), "required"))
     }
 
+    /// All that is left, for an object whose keys are data.
+    pub(super) fn members(self) -> impl Iterator<Item = (String, Field<'d>)> {
+        let paths: Vec<_> = self.members.iter().map(|(key, _)| self.path_of(key)).collect();
+        let fields = self.members.into_iter().zip(paths);
+        fields.map(|((key, node), path)| (key.into_owned(), Field { node, path }))
+    }
+
     /// Refuses members of the contract that this version does not serve.
     pub(super) fn refuse(&self, names: &[&str]) -> Result<(), StartError> {
         match self.members.iter().find(|(key, _)| names.contains(&&**key)) {

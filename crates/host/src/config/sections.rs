@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use countersign_approval_core::ids::Subject;
 use countersign_approval_core::registry::Limits;
 use countersign_driver::{IdlePause, RunLimits};
 use countersign_protocol::code::Code;
@@ -11,19 +12,22 @@ use url::{Host, Url};
 use super::reader::Field;
 use super::{Approvals, Listen};
 use crate::error::StartError;
-use crate::options::{Concurrency, DEFAULT_PORT, MAX_CONCURRENCY, check_origin, require_loopback};
+use crate::options::{Concurrency, DEFAULT_PORT, MAX_CONCURRENCY, Queue, check_origin, require_loopback};
 use crate::service::MAX_ORIGINS;
+use crate::tls::Tls;
 
 /// The greatest integer that every JSON reader carries exactly.
 const MAX_SAFE_INTEGER: i64 = 9_007_199_254_740_991;
 
-pub(super) fn listen(field: Option<Field<'_>>) -> Result<Listen, StartError> {
+pub(super) fn listen(field: Option<Field<'_>>, tls: Option<&Tls>) -> Result<Listen, StartError> {
     let mut listen = Listen { host: "127.0.0.1".into(), port: DEFAULT_PORT };
     let Some(field) = field else { return Ok(listen) };
     let mut members = field.object()?;
     if let Some(host) = members.optional("host") {
         listen.host = host.string(1..=255)?;
-        require_loopback(host.path(), &listen.host)?;
+        if tls.is_none() {
+            require_loopback(host.path(), &listen.host)?;
+        }
     }
     if let Some(port) = members.optional("port") {
         listen.port = port.number(0..=65_535)?;
@@ -128,12 +132,31 @@ pub(super) fn concurrency(field: Option<Field<'_>>) -> Result<Concurrency, Start
     let mut concurrency = Concurrency::default();
     let Some(field) = field else { return Ok(concurrency) };
     let mut members = field.object()?;
-    members.refuse(&["perAccount", "subjects", "accounts", "queue"])?;
+    for name in ["perAccount", "accounts"] {
+        if let Some(field) = members.optional(name) {
+            return Err(field.invalid("not served by this version, whose providers have no accounts"));
+        }
+    }
+    let bound = |field: Field<'_>| field.number(1..=MAX_CONCURRENCY.into());
     if let Some(total) = members.optional("total") {
-        concurrency.total = total.number(1..=MAX_CONCURRENCY.into())?;
+        concurrency.total = bound(total)?;
     }
     if let Some(per_subject) = members.optional("perSubject") {
-        concurrency.per_subject = per_subject.number(1..=MAX_CONCURRENCY.into())?;
+        concurrency.per_subject = bound(per_subject)?;
+    }
+    if let Some(subjects) = members.optional("subjects") {
+        for (name, field) in subjects.object()?.members() {
+            Subject::parse(&name).map_err(|invalid| field.invalid(invalid.rule))?;
+            concurrency.subjects.insert(name, bound(field)?);
+        }
+    }
+    if let Some(queue) = members.optional("queue") {
+        let mut members = queue.object()?;
+        concurrency.queue = Some(Queue {
+            total: bound(members.required("total")?)?,
+            per_subject: bound(members.required("perSubject")?)?,
+        });
+        members.finish()?;
     }
     members.finish()?;
     Ok(concurrency)

@@ -1,33 +1,25 @@
 //! `GET /v1/providers` (contract 1.7).
 
-use countersign_approval_core::clock::Clock;
+use std::sync::Arc;
+
 use countersign_approval_core::grants::Grants;
-use countersign_driver::Driver;
-use countersign_driver::system::SystemClock;
-use countersign_protocol::provider_info::{
-    CatalogSource, Health, HealthStatus, ModelCatalog, ProviderInfo, ProviderList,
-};
+use countersign_protocol::provider_info::ProviderList;
+use tokio::task::JoinSet;
 
+use crate::discovery::Freshness;
 use crate::respond::{self, Answer};
+use crate::service::Shared;
 
-/// The instances that the token names, in the order of the configuration. A token without any sees an empty list.
-pub(crate) fn providers(driver: &Driver, grants: &Grants) -> Answer {
-    let granted = driver.providers().filter(|info| grants.providers.allows(info.id.as_str()));
-    respond::ok(&ProviderList { providers: granted.map(described).collect() })
-}
-
-/// No adapter of this version has a probe, so health is unsupported and the catalog is what was configured.
-fn described(info: &ProviderInfo) -> ProviderInfo {
-    let health = Health {
-        status: HealthStatus::Unsupported,
-        code: "DISCOVERY_UNSUPPORTED".into(),
-        message: "This provider cannot be probed.".into(),
-        checked_at: SystemClock::new().now().wall,
-    };
-    let (source, models) = match &info.models {
-        Some(models) => (CatalogSource::Configured, models.iter().map(ToString::to_string).collect()),
-        None => (CatalogSource::Unavailable, Vec::new()),
-    };
-    let catalog = ModelCatalog { source, models, complete: false };
-    ProviderInfo { health: Some(health), model_catalog: Some(catalog), ..info.clone() }
+/// The instances that the token names, in the order of the configuration, each with what its vendor says; all are asked
+/// at once. A token without any sees an empty list, and has nobody asked.
+pub(crate) async fn providers(shared: &Arc<Shared>, grants: &Grants, freshness: Freshness) -> Answer {
+    let granted = shared.driver.providers().filter(|info| grants.providers.allows(info.id.as_str()));
+    let mut asking = JoinSet::new();
+    for (place, info) in granted.cloned().enumerate() {
+        let shared = Arc::clone(shared);
+        asking.spawn(async move { (place, shared.discovery.describe(&info, freshness).await) });
+    }
+    let mut described = asking.join_all().await;
+    described.sort_by_key(|(place, _)| *place);
+    respond::ok(&ProviderList { providers: described.into_iter().map(|(_, info)| info).collect() })
 }

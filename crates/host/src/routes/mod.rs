@@ -5,12 +5,15 @@ mod catalog;
 mod decisions;
 mod runs;
 
+use std::sync::Arc;
+
 use countersign_approval_core::grants::Principal;
 use countersign_protocol::code::{Code, ErrorInfo};
 use countersign_protocol::version;
 use http::Method;
 use serde_json::json;
 
+use crate::discovery::Freshness;
 use crate::respond::{self, Answer};
 use crate::service::Shared;
 
@@ -26,7 +29,7 @@ pub(crate) fn health() -> Answer {
 /// Endpoints that are answered before the body is looked at (contract 1.2, step 8).
 pub(crate) enum Read {
     Protocol,
-    Providers,
+    Providers(Freshness),
     /// Management and connections: nobody has the grant, as this version does not serve them (contract 1.9).
     Management,
 }
@@ -35,8 +38,8 @@ impl Read {
     pub(crate) fn at(method: &Method, path: &str) -> Option<Self> {
         Some(match (method, path) {
             (&Method::GET, version::PROTOCOL_PATH) => Self::Protocol,
-            // Nothing is probed, so there is nothing to probe anew.
-            (&Method::GET, version::PROVIDERS_PATH | version::PROVIDERS_REFRESH_PATH) => Self::Providers,
+            (&Method::GET, version::PROVIDERS_PATH) => Self::Providers(Freshness::Remembered),
+            (&Method::GET, version::PROVIDERS_REFRESH_PATH) => Self::Providers(Freshness::Refreshed),
             (&Method::GET, "/v1/management" | "/v1/management/connections")
             | (
                 &Method::POST,
@@ -50,10 +53,14 @@ impl Read {
         })
     }
 
-    pub(crate) fn answer(&self, shared: &Shared, principal: &Principal) -> Result<Answer, ErrorInfo> {
+    pub(crate) async fn answer(
+        &self,
+        shared: &Arc<Shared>,
+        principal: &Principal,
+    ) -> Result<Answer, ErrorInfo> {
         match self {
             Self::Protocol => Ok(respond::ok_text(shared.protocol.clone())),
-            Self::Providers => Ok(catalog::providers(&shared.driver, &principal.grants)),
+            Self::Providers(freshness) => Ok(catalog::providers(shared, &principal.grants, *freshness).await),
             Self::Management => Err(ErrorInfo::new(Code::FORBIDDEN)),
         }
     }

@@ -13,7 +13,7 @@ use http::header::ACCEPT;
 use crate::body::EventBody;
 use crate::respond::{self, Answer};
 use crate::service::Shared;
-use crate::slots::Slot;
+use crate::slots::Admission;
 use crate::wire::Signals;
 
 /// How many events may share a write: a whole answer of the model behind the output of a tool.
@@ -34,39 +34,52 @@ pub(crate) async fn run(
         return Err(ErrorInfo::new(Code::HOST_SHUTTING_DOWN));
     }
     prepared.authorize(&principal.grants)?;
-    let slot = shared.slots.take(&principal.subject).ok_or_else(|| ErrorInfo::new(Code::BUSY))?;
+    let admission = shared.slots.take(&principal.subject).map_err(ErrorInfo::new)?;
     if wants_events(headers) {
-        stream(shared, signals, principal, prepared, slot).await
+        stream(shared, signals, principal, prepared, admission).await
     } else {
-        buffer(shared, signals, principal, prepared, slot).await
+        buffer(shared, signals, principal, prepared, admission).await
     }
 }
 
-/// Answers with events. The headers wait for the first one, so whatever fails before is an ordinary error.
+/// Answers with events. The headers wait for the first one, so whatever fails before is an ordinary error. A run that
+/// has a place in the queue begins all the same, and goes on when it has a slot (contract 6.4).
 async fn stream(
     shared: &Arc<Shared>,
     signals: &Arc<Signals>,
     principal: &Arc<Principal>,
     prepared: Prepared,
-    slot: Slot,
+    admission: Admission,
 ) -> Result<Answer, ErrorInfo> {
     let watch = signals.watch_peer();
     let mut events = prepared.stream(principal, &shared.runs);
+    if matches!(admission, Admission::Later(_)) {
+        events.hold();
+    }
     let first = events.next().await.ok_or_else(|| ErrorInfo::new(Code::INTERNAL_ERROR))?;
     events.read_ahead(READ_AHEAD);
-    Ok(respond::events(EventBody::new(shared.started, &first, events, Arc::clone(signals), watch, slot)))
+    Ok(respond::events(EventBody::new(shared.started, &first, events, Arc::clone(signals), watch, admission)))
 }
 
-/// Answers with the result when it is there. Dropping this future, as a hang-up does, cancels the run.
+/// Answers with the result when it is there. Dropping this future, as a hang-up does, leaves the queue or cancels the
+/// run.
 async fn buffer(
     shared: &Arc<Shared>,
     signals: &Arc<Signals>,
     principal: &Arc<Principal>,
     prepared: Prepared,
-    _slot: Slot,
+    admission: Admission,
 ) -> Result<Answer, ErrorInfo> {
     prepared.check_buffered()?;
     let _watch = signals.watch_peer();
+    let _slot = match admission {
+        Admission::Now(slot) => slot,
+        Admission::Later(place) => tokio::select! {
+            biased;
+            () = shared.closing.cancelled() => return Err(ErrorInfo::new(Code::HOST_SHUTTING_DOWN)),
+            slot = place => slot,
+        },
+    };
     let result = prepared.run(principal, &shared.runs).await?;
     Ok(respond::ok(&result))
 }

@@ -19,6 +19,8 @@ fn directory() -> TempDir {
     private(directory.path(), "ann", format!("{ANN}\r\n \n").as_bytes());
     private(directory.path(), "bob", BOB.as_bytes());
     private(directory.path(), "key", b"sk-key");
+    let certificate = include_str!("../../../client/tests/it/tls/trusted.pem");
+    fs::write(directory.path().join("cert.pem"), certificate).unwrap();
     directory
 }
 
@@ -155,6 +157,9 @@ fn every_field_is_accepted_within_its_rule() {
         ("origins", with("/allowedOrigins", json!(["http://localhost:3000"]))),
         ("concurrency", with("/concurrency", json!({"total": 100_000, "perSubject": 100_000}))),
         ("concurrency", with("/concurrency", json!({"total": 1, "perSubject": 1}))),
+        ("concurrency", with("/concurrency", json!({"subjects": {}}))),
+        ("concurrency", with("/concurrency", json!({"subjects": {"ann": 1, "\u{1f600} nobody": 100_000}}))),
+        ("concurrency", with("/concurrency", json!({"queue": {"total": 1, "perSubject": 100_000}}))),
     ];
     for (name, config) in cases {
         assert_eq!(outcome(&directory, &config), "ok", "{name}: {config}");
@@ -330,9 +335,57 @@ fn every_broken_rule_is_named_with_its_field() {
         ("allowedOrigins[0]", with("/allowedOrigins", json!(["null"])), "expected an origin"),
         ("concurrency.total", with("/concurrency", json!({"total": 0})), "from 1 to 100000"),
         ("concurrency.perSubject", with("/concurrency", json!({"perSubject": 100_001})), "from 1 to 100000"),
-        ("concurrency.queue", with("/concurrency", json!({"queue": {"total": 1, "perSubject": 1}})), later),
-        ("concurrency.subjects", with("/concurrency", json!({"subjects": {}})), later),
-        ("tls", with("/tls", json!({})), later),
+        (
+            "concurrency.subjects.ann",
+            with("/concurrency", json!({"subjects": {"ann": 0}})),
+            "from 1 to 100000",
+        ),
+        ("concurrency.subjects.", with("/concurrency", json!({"subjects": {"": 1}})), "1 to 128 characters"),
+        ("concurrency.subjects", with("/concurrency", json!({"subjects": 4})), "expected an object"),
+        ("concurrency.queue", with("/concurrency", json!({"queue": 4})), "expected an object"),
+        ("concurrency.queue.total", with("/concurrency", json!({"queue": {"perSubject": 1}})), "required"),
+        ("concurrency.queue.perSubject", with("/concurrency", json!({"queue": {"total": 1}})), "required"),
+        (
+            "concurrency.queue.total",
+            with("/concurrency", json!({"queue": {"total": 0, "perSubject": 1}})),
+            "from 1 to 100000",
+        ),
+        (
+            "concurrency.queue.perSubject",
+            with("/concurrency", json!({"queue": {"total": 1, "perSubject": 100_001}})),
+            "from 1 to 100000",
+        ),
+        (
+            "concurrency.queue.wait",
+            with("/concurrency", json!({"queue": {"total": 1, "perSubject": 1, "wait": 1}})),
+            "unknown member",
+        ),
+        (
+            "concurrency.perAccount",
+            with("/concurrency", json!({"perAccount": 1})),
+            "not served by this version, whose providers have no accounts",
+        ),
+        ("concurrency.accounts", with("/concurrency", json!({"accounts": {"a": 1}})), "have no accounts"),
+        ("concurrency.runs", with("/concurrency", json!({"runs": 1})), "unknown member"),
+        ("tls", with("/tls", json!("cert.pem")), "expected an object"),
+        ("tls.certFile", with("/tls", json!({"keyRef": {"file": "key"}})), "required"),
+        ("tls.keyRef", with("/tls", json!({"certFile": "cert.pem"})), "required"),
+        (
+            "tls.keyRef",
+            with("/tls", json!({"certFile": "cert.pem", "keyRef": "-----BEGIN PRIVATE KEY-----"})),
+            "by reference",
+        ),
+        (
+            "tls.minVersion",
+            with("/tls", json!({"certFile": "a", "keyRef": {"file": "key"}, "minVersion": "1.3"})),
+            "unknown member",
+        ),
+        ("usageLog", with("/usageLog", json!({})), later),
+        ("usagestat", with("/usagestat", json!({})), later),
+        ("context", with("/context", json!({})), later),
+        ("retrieval", with("/retrieval", json!({})), later),
+        ("management", with("/management", json!({})), later),
+        ("connections", with("/connections", json!({})), later),
         ("applicationTools", with("/applicationTools", json!({"enabled": true})), later),
         ("operations", with("/operations", json!({"directory": "ops"})), later),
         ("resources", with("/resources", json!({})), later),
@@ -446,6 +499,8 @@ fn special_codes_are_used_where_the_contract_has_them() {
     let tilde = no_file("~/a\\nb does not exist; ~ is not expanded");
     let token = |file: &str| with("/tokens/0/tokenRef", json!({"file": file}));
     let client = |url: &str| with("/clientUrl", json!(url));
+    fs::write(path.join("huge"), [b'a'; 1_000_001]).unwrap();
+    let tls = |certificate: &str, key: &str| json!({"certFile": certificate, "keyRef": {"file": key}});
     let cases = [
         ("SECRET_PERMISSIONS: tokens[0].tokenRef.file: others may use the file (mode 640)", token("loose")),
         ("SECRET_TOO_LARGE: tokens[0].tokenRef.file: the file is larger than 65536 bytes", token("large")),
@@ -481,6 +536,14 @@ fn special_codes_are_used_where_the_contract_has_them() {
         ),
         ("TLS_REQUIRED: listen.host: ", with("/listen", json!({"host": "0.0.0.0"}))),
         ("TLS_REQUIRED: listen.host: ", with("/listen", json!({"host": "host.example"}))),
+        ("INVALID_TLS: tls.certFile: cannot read ", with("/tls", tls("nowhere.pem", "key"))),
+        ("INVALID_TLS: tls.certFile: not a regular file", with("/tls", tls("folder", "key"))),
+        ("INVALID_TLS: tls.certFile: larger than 1000000 bytes", with("/tls", tls("huge", "key"))),
+        ("INVALID_TLS: tls.keyRef.file: the file ", with("/tls", tls("cert.pem", "nowhere"))),
+        (
+            "SECRET_PERMISSIONS: tls.keyRef.file: others may use the file (mode 640)",
+            with("/tls", tls("cert.pem", "loose")),
+        ),
         ("INSECURE_TRANSPORT: clientUrl: ", client("http://host.example")),
         ("INSECURE_TRANSPORT: clientUrl: ", client("ftp://localhost")),
         ("INSECURE_TRANSPORT: clientUrl: ", client("https://user@host.example")),
@@ -491,6 +554,43 @@ fn special_codes_are_used_where_the_contract_has_them() {
         let error = outcome(&directory, &config);
         assert!(error.starts_with(expected), "{expected}: {error}");
     }
+}
+
+// Contract 6.1, 6.3: with a certificate any address may be listened on.
+#[cfg(feature = "tls")]
+#[test]
+fn tls_opens_other_addresses() {
+    let directory = directory();
+    private(directory.path(), "tls.key", include_bytes!("../../../client/tests/it/tls/server.key.pem"));
+    let tls = json!({"certFile": "cert.pem", "keyRef": {"file": "tls.key"}});
+    for host in ["0.0.0.0", "::", "host.example", "127.0.0.1"] {
+        let config = put(with("/listen", json!({"host": host})), "/tls", tls.clone());
+        assert_eq!(outcome(&directory, &config), "ok", "{host}");
+    }
+    let config = HostConfig::parse(&with("/tls", tls).to_string(), directory.path()).unwrap();
+    assert!(config.options().tls.is_some());
+    for (certificate, key, expected) in [
+        ("key", "tls.key", "INVALID_TLS: tls.certFile: there is no certificate in it"),
+        ("cert.pem", "key", "INVALID_TLS: tls.keyRef: there is no private key in it"),
+    ] {
+        let tls = json!({"certFile": certificate, "keyRef": {"file": key}});
+        let error = outcome(&directory, &with("/tls", tls));
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+// Law 9: the bound on connections leaves room for every run, every place in the queue, and decisions.
+#[test]
+fn connections_are_bounded_by_what_is_configured() {
+    let directory = directory();
+    let bound = |concurrency: Value| {
+        let config = with("/concurrency", concurrency).to_string();
+        HostConfig::parse(&config, directory.path()).unwrap().options().max_connections
+    };
+    assert_eq!(bound(json!({})), 10_240);
+    assert_eq!(bound(json!({"total": 9_000})), 10_240);
+    let many = json!({"total": 100_000, "queue": {"total": 100_000, "perSubject": 1}});
+    assert_eq!(bound(many), 201_024);
 }
 
 // A person edits this text: an error says where in terms of an editor, and gives no advice for senders of requests.
@@ -658,6 +758,7 @@ fn the_reference_page_is_right() {
 /// The paths of all fields, without what scripts, schemas and environments hold.
 fn collect_fields(path: &str, value: &Value, fields: &mut Vec<String>) {
     let foreign = [
+        "concurrency.subjects",
         "providers[].scripts",
         "providers[].default",
         "providers[].capabilities",

@@ -1,5 +1,7 @@
 //! Headers of every answer, CORS, and version negotiation (contract 1.3 to 1.5).
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
 use crate::support::{ANN, Ask, Fixture, Head, ORIGIN, plain, run_ask};
 
 fn check_common(name: &str, head: &Head) {
@@ -100,4 +102,34 @@ async fn only_version_1_0_or_none_passes() {
         let ask = ask(&["1.0"]).header("AgenticDriver-Accept-Optional-Events", optional);
         assert_eq!(fixture.ask(&ask).await.head.status, 200, "{optional}");
     }
+}
+
+/// Law 9; docs/decisions/0016: what is not HTTP is answered by hyper, in an empty answer without our headers, and ends the
+/// connection. Nothing of it was taken for a request.
+#[tokio::test]
+async fn what_is_not_http_gets_an_empty_answer() {
+    let fixture = Fixture::new();
+    let run = String::from_utf8(run_ask(ANN, plain("quick")).bytes()).unwrap();
+    let long = format!("GET /health HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(20_000));
+    let rows = [
+        ("\x16\x03\x01\x00\x05hello\r\n\r\n".to_owned(), "400"),
+        ("GET /health\r\n\r\n".to_owned(), "400"),
+        (run.replace("HTTP/1.1", "HTTP/3.1"), "400"),
+        (run.replace("Host", "Ho st"), "400"),
+        (run.replace("Accept:", "Accept"), "400"),
+        (run.replace("Content-Length: ", "Content-Length: x"), "400"),
+        (run.replace("Content-Length: ", "Content-Length: 1\r\nContent-Length: "), "400"),
+        (long, "431"),
+    ];
+    for (bytes, status) in rows {
+        let mut io = fixture.connect().io;
+        io.write_all(bytes.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        io.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{bytes:?}: {answer:?}"));
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{bytes:?}: {head}");
+        assert!(head.to_lowercase().contains("connection: close"), "{head}");
+        assert_eq!(body, "", "{bytes:?}");
+    }
+    assert!(fixture.sink.records().is_empty());
 }

@@ -12,11 +12,17 @@ mod bodies;
 mod catalog;
 #[cfg(unix)]
 mod config;
+mod connections;
 mod decisions;
+mod discovery;
 mod headers;
+mod limits;
 mod noise;
 mod order;
+mod queue;
 mod runs;
 mod shutdown;
 mod streams;
 mod support;
+#[cfg(feature = "tls")]
+mod tls;

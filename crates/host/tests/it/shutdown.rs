@@ -75,7 +75,10 @@ async fn unusable_options_are_refused() {
             "INVALID_CONFIG: allowedOrigins: at most 100 origins",
         ),
         (
-            Options { concurrency: countersign_host::Concurrency { total: 0, per_subject: 1 }, ..options() },
+            Options {
+                concurrency: countersign_host::Concurrency { total: 0, ..Default::default() },
+                ..options()
+            },
             "INVALID_CONFIG: concurrency.total: expected an integer from 1 to 100,000",
         ),
     ];

@@ -86,8 +86,8 @@ async fn a_run_that_dies_fails_by_name_and_alone() {
     }))
     .unwrap();
     let bug = Arc::new(Bug(info));
-    let concurrency = Concurrency { total: 1, per_subject: 1 };
-    let driver = Fixture::with(concurrency, |builder| builder.provider(bug)).driver;
+    let concurrency = Concurrency { total: 1, per_subject: 1, ..Concurrency::default() };
+    let driver = Fixture::with(concurrency.clone(), |builder| builder.provider(bug)).driver;
     let mut options = Options { concurrency, ..options() };
     options.tokens[0].providers.push("bug".into());
     let service = Service::new(driver, &options).unwrap();
@@ -280,7 +280,10 @@ async fn hanging_up_a_socket_revokes_the_review_before_any_heartbeat() {
 #[tokio::test]
 async fn a_thousand_streams_wait_at_once() {
     const MANY: usize = 1_000;
-    let fixture = Fixture::with(Concurrency { total: 1_000, per_subject: 1_000 }, |builder| builder);
+    let fixture = Fixture::with(
+        Concurrency { total: 1_000, per_subject: 1_000, ..Concurrency::default() },
+        |builder| builder,
+    );
     let mut runs = Vec::new();
     for _ in 0..MANY {
         let mut run = fixture.connect_with_buffer(8 * 1024);

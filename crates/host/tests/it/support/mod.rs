@@ -65,7 +65,7 @@ impl Fixture {
     }
 
     pub(crate) fn with_concurrency(total: u32, per_subject: u32) -> Self {
-        Self::with(Concurrency { total, per_subject }, |builder| builder)
+        Self::with(Concurrency { total, per_subject, ..Concurrency::default() }, |builder| builder)
     }
 
     /// `change` sees the builder last.

@@ -126,6 +126,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
 
     pub(crate) async fn send(&mut self, bytes: &[u8]) {
         self.io.write_all(bytes).await.unwrap();
+        self.io.flush().await.unwrap();
     }
 
     /// Sends to a host that may not be there any more.
