@@ -354,3 +354,16 @@ fn after_the_end() {
     assert_eq!(check.accept(&started()).unwrap_err().code().as_str(), "INVALID_STREAM");
     assert_eq!(check.finish().unwrap_err().code().as_str(), "INCOMPLETE_STREAM");
 }
+
+/// Contract 2.2, 7.2: whoever gave a schema gets `output`, null included; whoever did not bears one.
+#[test]
+fn outputs() {
+    let asked = countersign_protocol::request::RunRequest { output_schema: Some(output("{}")), ..hello() };
+    let ends = |request, extra: &str| play(request, &[started(), line(2, "run.completed", &result(extra))]).1;
+    assert_eq!(ends(&asked, ""), "INVALID_STREAM");
+    for extra in [r#","output":null"#, r#","output":{"n":9007199254740993}"#] {
+        assert_eq!(ends(&asked, extra), "ok");
+        assert_eq!(ends(&hello(), extra), "ok");
+    }
+    assert_eq!(ends(&asked, r#","output":{"a":1,"a":2}"#), "INVALID_STREAM");
+}
