@@ -74,10 +74,9 @@ impl InputSchema {
     }
 
     fn of_value(value: &Value) -> Result<Self, String> {
-        if let Some(dialect) = value.get("$schema") {
-            if !dialect.as_str().is_some_and(|dialect| DRAFT_07.contains(&dialect)) {
-                return Err("$schema: a host tool's schema is read as draft-07; leave $schema out".into());
-            }
+        let dialect = value.get("$schema");
+        if dialect.is_some_and(|dialect| !dialect.as_str().is_some_and(|uri| DRAFT_07.contains(&uri))) {
+            return Err("$schema: a host tool's schema is read as draft-07; leave $schema out".into());
         }
         if value.get("$async").is_some_and(|value| *value == Value::Bool(true)) {
             return Err("$async: asynchronous schemas are not supported".into());

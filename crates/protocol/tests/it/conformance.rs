@@ -359,7 +359,9 @@ fn after_the_end() {
 #[test]
 fn outputs() {
     let asked = RunRequest { output_schema: Some(output("{}")), ..hello() };
-    let ends = |request: &RunRequest, extra: &str| play(request, &[started(), line(2, "run.completed", &result(extra))]).1;
+    let ends = |request: &RunRequest, extra: &str| {
+        play(request, &[started(), line(2, "run.completed", &result(extra))]).1
+    };
     assert_eq!(ends(&asked, ""), "INVALID_STREAM");
     for extra in [r#","output":null"#, r#","output":{"n":9007199254740993}"#] {
         assert_eq!(ends(&asked, extra), "ok");
