@@ -81,6 +81,18 @@
 //! | leaving the queue | `host/queue::hanging_up_leaves_the_queue_at_once` `host/queue::closing_empties_the_queue` |
 //! | 10.5, a wrong name, a wrong authority | `tls::a_wrong_name_and_a_wrong_authority` `cli/exposed::a_run_over_tls` |
 //! | connections that send nothing | `host/connections::five_thousand_that_send_nothing` `host/connections::a_newcomer_takes_the_place_of_the_longest_idle` `host/tls::handshakes_are_bounded_in_number` `cli/exposed::more_connections_than_files` |
+//!
+//! | contract 7.2, 7.5; design 4 | tests |
+//! | --- | --- |
+//! | final text is JSON and valid, `output` is its value | `additions::structured_output` `driver/output::the_answer_is_kept_exactly` `host/additions::structured_output` |
+//! | else `INVALID_OUTPUT` | `additions::structured_output` `driver/output::an_answer_that_does_not_fit_fails_the_run` `driver/output::a_cut_answer_is_no_answer` |
+//! | the host's own instruction after an empty line | `driver/output::the_host_s_own_instruction_follows_the_request_s` |
+//! | dialects, references, keywords, patterns: `INVALID_SCHEMA` (2.1, row 14) | unit tests of `driver/src/schema/request`, `driver/requests::the_first_failing_check_answers` `host/additions::structured_output` |
+//! | `approval-digest` | `additions::the_digest_is_checked` `driver/additions::digest_for_whoever_asks` `host/additions::the_digest_stands_in_the_question` `protocol/conformance::digests` |
+//! | `denial-feedback` | `additions::a_denied_run_goes_on` `driver/additions::a_denied_call_is_told_and_the_run_goes_on` `host/additions::a_denial_with_a_reason` |
+//! | expiry is never told as a refusal | `driver/additions::a_denial_without_reason_and_an_expiry` `approval-core/registry_states::a_late_decision_leaves_no_reason` |
+//! | features told and refused one by one | `driver/additions::each_is_told_and_refused_by_itself` `host/additions::features_are_told_where_they_are_on` `host/runs::additions_that_are_switched_off_are_refused` |
+//! | a reason only where it is taken, 2,000 characters | `driver/additions::reasons_in_bodies` `host/additions::a_reason_where_none_is_taken` `approval-core/registry_states::a_reason_is_recorded_where_reasons_are_taken` |
 
 #![allow(
     clippy::unwrap_used,
@@ -89,6 +101,7 @@
     reason = "all of this is tests; clippy knows that only of a folder `tests` inside a package"
 )]
 
+mod additions;
 mod contract;
 mod crowd;
 mod encodings;

@@ -24,7 +24,7 @@ pub(crate) enum Command {
     /// Stop the server
     Down,
     /// Probe the server, then review the model's own proposals through each adapter that it understands, streamed and
-    /// buffered: approve, deny, cancel, interrupt
+    /// buffered: approve, deny, cancel, interrupt; then deny with a reason that the model is told
     Test,
 }
 

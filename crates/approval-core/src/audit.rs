@@ -45,6 +45,9 @@ pub enum AuditRecord {
         digest: Digest,
         /// How it ended.
         resolution: Resolution,
+        /// What the person gave as the reason, if the decision had one (design 4, feature `denial-feedback`).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<Box<str>>,
     },
     /// A decision was refused.
     #[serde(rename = "approval.rejected")]

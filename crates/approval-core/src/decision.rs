@@ -21,7 +21,14 @@ pub struct DecisionRequest {
     pub call: EchoedCall,
     /// The answer.
     pub decision: Decision,
+    /// Why, in at most [`MAX_REASON_CHARS`] characters, where the registry takes reasons (design 4, feature
+    /// `denial-feedback`). It is recorded; of a denial a run that goes on tells it to its model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
+
+/// The most characters (UTF-16 units, as everywhere on the wire) of a decision's reason (design 8).
+pub const MAX_REASON_CHARS: usize = 2_000;
 
 /// The reviewed call as the caller sends it back. It is compared, never executed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -65,7 +72,15 @@ impl DecisionRequest {
                 arguments: call.arguments.clone(),
             },
             decision,
+            reason: None,
         }
+    }
+
+    /// The same decision with its reason.
+    #[must_use]
+    pub fn with_reason(mut self, reason: impl Into<String>) -> Self {
+        self.reason = Some(reason.into());
+        self
     }
 
     /// Reads a body.
@@ -105,9 +120,14 @@ fn text_of(root: Node<'_>, key: &str) -> Option<String> {
 }
 
 fn read(root: Node<'_>) -> Result<DecisionRequest, String> {
-    let [approval_id, run_id, call, decision] =
-        members(root, "the decision", ["approvalId", "runId", "call", "decision"])?;
-    let [id, name, arguments] = members(call, "call", ["id", "name", "arguments"])?;
+    let ([approval_id, run_id, call, decision], reason) =
+        members(root, "the decision", ["approvalId", "runId", "call", "decision"], Some("reason"))?;
+    let ([id, name, arguments], _) = members(call, "call", ["id", "name", "arguments"], None)?;
+    let reason = match reason.map(|reason| reason.as_str()) {
+        None => None,
+        Some(Some(reason)) => Some(reason.into_owned()),
+        Some(None) => return Err("reason: expected text".into()),
+    };
     let decision = match decision.as_str().as_deref() {
         Some("approve") => Decision::Approve,
         Some("deny") => Decision::Deny,
@@ -130,20 +150,24 @@ fn read(root: Node<'_>) -> Result<DecisionRequest, String> {
             arguments: arguments.to_exact(Gate::ARGUMENTS).map_err(|refused| refused.to_string())?,
         },
         decision,
+        reason,
     })
 }
 
-/// Exactly these members of an object, in any order.
+/// Exactly these members of an object, in any order, and one that may be there.
 fn members<'a, const N: usize>(
     node: Node<'a>,
     what: &str,
     names: [&str; N],
-) -> Result<[Node<'a>; N], String> {
+    optional: Option<&str>,
+) -> Result<([Node<'a>; N], Option<Node<'a>>), String> {
     let members = node.as_object().ok_or_else(|| format!("{what}: expected an object"))?;
     let mut found = [None; N];
+    let mut extra = None;
     for (name, value) in members {
         match names.iter().position(|known| *known == name) {
             Some(at) => found[at] = Some(value),
+            None if optional == Some(&name) => extra = Some(value),
             None => {
                 return Err(format!(
                     "{what}: a member that a decision does not have; it has only {}",
@@ -156,7 +180,7 @@ fn members<'a, const N: usize>(
     for ((slot, value), name) in all.iter_mut().zip(found).zip(names) {
         *slot = value.ok_or_else(|| format!("{what}: the member {name} is missing"))?;
     }
-    Ok(all)
+    Ok((all, extra))
 }
 
 /// Text of 1 to 256 UTF-16 units.

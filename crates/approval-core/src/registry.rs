@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::audit::AuditRecord;
 use crate::clock::{Now, Timestamp};
-use crate::decision::DecisionRequest;
+use crate::decision::{DecisionRequest, MAX_REASON_CHARS};
 use crate::error::Error;
 use crate::grants::Principal;
 use crate::ids::{ApprovalId, ProviderId, RunId, Subject};
@@ -43,6 +43,16 @@ impl Default for Limits {
     fn default() -> Self {
         Self { max_pending: 1_000, max_rejected_per_minute: 600 }
     }
+}
+
+/// Whether a decision may say why (design 4, feature `denial-feedback`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reasons {
+    /// A decision with a reason is not valid.
+    #[default]
+    Refused,
+    /// It may have one of at most [`MAX_REASON_CHARS`] characters.
+    Accepted,
 }
 
 /// Whoever waits for a review to settle: the run. The registry keeps it and hands it back once.
@@ -72,6 +82,7 @@ pub struct NewReview {
 #[derive(Debug)]
 pub struct Registry<W> {
     limits: Limits,
+    reasons: Reasons,
     entries: HashMap<ApprovalId, Entry<W>>,
     /// When the waiting reviews expire, by each clock.
     by_wall: BTreeSet<(Timestamp, ApprovalId)>,
@@ -137,6 +148,7 @@ impl Opening {
 pub struct Proposal {
     id: ApprovalId,
     resolution: Resolution,
+    reason: Option<Box<str>>,
     record: AuditRecord,
     refusal: Option<Refusal>,
 }
@@ -192,6 +204,8 @@ pub struct Settled<W> {
     pub waiter: W,
     /// How it ended; an error if the audit sink did not accept the end, so that nothing is authorized.
     pub end: Result<Resolution, AuditFailed>,
+    /// The reason that the decision gave.
+    pub reason: Option<Box<str>>,
 }
 
 /// The sink did not accept the record of a settlement.
@@ -204,11 +218,19 @@ impl<W: Waiter> Registry<W> {
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
+            reasons: Reasons::default(),
             entries: HashMap::new(),
             by_wall: BTreeSet::new(),
             by_monotonic: BTreeSet::new(),
             refusals: Refusals::default(),
         }
+    }
+
+    /// The same registry with another rule for reasons.
+    #[must_use]
+    pub fn with_reasons(mut self, reasons: Reasons) -> Self {
+        self.reasons = reasons;
+        self
     }
 
     /// How many reviews take up capacity: opening, waiting and settling ones.
@@ -296,14 +318,18 @@ impl<W: Waiter> Registry<W> {
 
     /// Checks a decision, in the order of contract 4.4. Nothing has happened yet; see [`Verdict`].
     pub fn decide(&mut self, now: Now, caller: &Principal, decision: &DecisionRequest) -> Verdict {
+        if let Err(message) = self.check_reason(decision) {
+            return Verdict::Refuse(self.refuse(now, caller, decision, Error::InvalidDecision(message)));
+        }
         match self.check(now, caller, decision) {
-            Ok((id, outcome)) => match self.settle(now, id, outcome) {
+            Ok((id, outcome)) => match self.settle(now, id, outcome, decision.reason.as_deref()) {
                 Some(proposal) => Verdict::Settle(Box::new(proposal)),
                 None => Verdict::Refuse(self.refuse(now, caller, decision, Error::NotFound)),
             },
             Err(Late::Settle(id, outcome)) => {
                 let refusal = self.refuse(now, caller, decision, Error::NotFound);
-                match self.settle(now, id, outcome) {
+                // A late decision has no part in how it ended.
+                match self.settle(now, id, outcome, None) {
                     Some(proposal) => {
                         Verdict::Settle(Box::new(Proposal { refusal: Some(refusal), ..proposal }))
                     }
@@ -340,31 +366,43 @@ impl<W: Waiter> Registry<W> {
         let by_monotonic =
             || self.by_monotonic.first().filter(|(due, _)| now.monotonic >= *due).map(|(_, id)| *id);
         let id = by_wall.or_else(by_monotonic)?;
-        self.settle(now, id, Outcome::Expired)
+        self.settle(now, id, Outcome::Expired, None)
     }
 
     /// Marks a review as withdrawn because its run ends. None if it is not waiting: it is gone, still opening (then
     /// its run is the one that opens it), or settling (then whoever settles it tells the waiter).
     pub fn cancel(&mut self, now: Now, id: ApprovalId) -> Option<Proposal> {
-        self.settle(now, id, Outcome::Cancelled)
+        self.settle(now, id, Outcome::Cancelled, None)
     }
 
     /// The record was accepted: the review is over. None only if the proposal was made by another registry.
     pub fn commit(&mut self, proposal: Proposal) -> Option<Settled<W>> {
         let entry = self.remove_settling(proposal.id)?;
-        Some(Settled { waiter: entry.waiter, end: Ok(proposal.resolution) })
+        Some(Settled { waiter: entry.waiter, end: Ok(proposal.resolution), reason: proposal.reason })
     }
 
     /// The record was not accepted, or nobody can tell: the review is over and nothing is authorized (4.4, row 7b).
     pub fn abort(&mut self, id: ApprovalId) -> Option<Settled<W>> {
         let entry = self.remove_settling(id)?;
-        Some(Settled { waiter: entry.waiter, end: Err(AuditFailed) })
+        Some(Settled { waiter: entry.waiter, end: Err(AuditFailed), reason: None })
     }
 
     fn remove_settling(&mut self, id: ApprovalId) -> Option<Entry<W>> {
         match self.entries.get(&id)?.state {
             State::Settling => self.entries.remove(&id),
             State::Opening | State::Waiting => None,
+        }
+    }
+
+    /// The part of row 1 of contract 4.4 that depends on the host: whoever filled the decision, it is as strict.
+    fn check_reason(&self, request: &DecisionRequest) -> Result<(), String> {
+        match (&request.reason, self.reasons) {
+            (None, _) => Ok(()),
+            (Some(_), Reasons::Refused) => Err("reason: this host takes none".into()),
+            (Some(reason), Reasons::Accepted) if reason.encode_utf16().count() > MAX_REASON_CHARS => {
+                Err(format!("reason: more than {MAX_REASON_CHARS} characters"))
+            }
+            (Some(_), Reasons::Accepted) => Ok(()),
         }
     }
 
@@ -401,7 +439,14 @@ impl<W: Waiter> Registry<W> {
     }
 
     /// Waiting → settling, with the record that says how it ends.
-    fn settle(&mut self, now: Now, id: ApprovalId, outcome: Outcome) -> Option<Proposal> {
+    fn settle(
+        &mut self,
+        now: Now,
+        id: ApprovalId,
+        outcome: Outcome,
+        reason: Option<&str>,
+    ) -> Option<Proposal> {
+        let reason: Option<Box<str>> = reason.map(Into::into);
         let entry = self.entries.get_mut(&id).filter(|entry| entry.state == State::Waiting)?;
         entry.state = State::Settling;
         if let Some(due) = entry.due {
@@ -421,8 +466,9 @@ impl<W: Waiter> Registry<W> {
             approval: Arc::clone(&entry.approval),
             digest: entry.approval.call.digest(),
             resolution: resolution.clone(),
+            reason: reason.clone(),
         };
-        Some(Proposal { id, resolution, record, refusal: None })
+        Some(Proposal { id, resolution, reason, record, refusal: None })
     }
 
     fn refuse(&mut self, now: Now, caller: &Principal, request: &DecisionRequest, error: Error) -> Refusal {

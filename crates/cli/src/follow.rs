@@ -7,20 +7,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use countersign_approval_core::decision::DecisionRequest;
+use countersign_approval_core::decision::{DecisionRequest, MAX_REASON_CHARS};
 use countersign_approval_core::review::{ApprovalRequest, Decision, Resolution};
 use countersign_client::{Client, Error as ClientError};
 use countersign_protocol::code::{Code, ErrorInfo};
 use countersign_protocol::event::EventBody;
-use countersign_protocol::request::RunRequest;
+use countersign_protocol::request::{OnDeny, RunRequest};
 use tokio::time::sleep;
 
 use crate::error::{Error, Status, reason};
-use crate::review::{Choices, Extent, Prompt, Proposal, Reply};
+use crate::review::{Choices, Extent, Prompt, Proposal, Remark, Reply};
 use crate::view::{Effects, Format, View};
 
 /// How long a decision whose receipt was lost may take to show in the run, where no person can look after it.
 const LOST_RECEIPT: Duration = Duration::from_secs(5);
+const WHY: &str = "Why? The agent is told; Enter for no reason";
 
 /// `--decide`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -34,12 +35,12 @@ pub(crate) enum Decide {
 }
 
 /// Who answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reviewer {
     /// The person at the terminal.
     Person,
-    /// The command line, the same for every review.
-    Fixed(Decision),
+    /// The command line, the same for every review, with a reason or without.
+    Fixed(Decision, Option<String>),
 }
 
 impl Reviewer {
@@ -49,9 +50,9 @@ impl Reviewer {
     /// Without a terminal and without `--decide` nobody could, so nothing is begun.
     pub(crate) fn choose(decide: Option<Decide>, format: Format) -> Result<Self, Error> {
         match decide {
-            Some(Decide::Approve) => Ok(Self::Fixed(Decision::Approve)),
-            Some(Decide::Deny) => Ok(Self::Fixed(Decision::Deny)),
-            Some(Decide::Cancel) => Ok(Self::Fixed(Decision::Cancel)),
+            Some(Decide::Approve) => Ok(Self::Fixed(Decision::Approve, None)),
+            Some(Decide::Deny) => Ok(Self::Fixed(Decision::Deny, None)),
+            Some(Decide::Cancel) => Ok(Self::Fixed(Decision::Cancel, None)),
             None if format.can_ask() => Ok(Self::Person),
             None => Err(Error::Usage(
                 "there is no terminal to ask a person at: run it in one, or say the answer with --decide approve, \
@@ -116,6 +117,7 @@ async fn to_the_end(
 ) -> Result<Ended, Error> {
     let mut events = client.stream(request).await?;
     let mut review: Option<Review> = None;
+    let after = request.approvals.as_ref().and_then(|approvals| approvals.on_deny).unwrap_or(OnDeny::Fail);
     loop {
         let happened = tokio::select! {
             biased;
@@ -124,7 +126,8 @@ async fn to_the_end(
         };
         match (happened, &mut review) {
             (Happened::Event(Some(event)), _) => {
-                let asking = matches!(&review, Some(Review { step: Step::Asking(_), .. }));
+                let asking =
+                    matches!(&review, Some(Review { step: Step::Asking(_) | Step::Reasoning(_), .. }));
                 if event.is_err() && asking {
                     view.end_question().map_err(shown)?;
                 }
@@ -141,7 +144,7 @@ async fn to_the_end(
                 view.event(&event).map_err(shown)?;
                 match event.body {
                     EventBody::ApprovalRequested { approval, .. } => {
-                        review = Some(Review::begin(approval, client, reviewer, view)?);
+                        review = Some(Review::begin(approval, after, client, &reviewer, view)?);
                     }
                     EventBody::RunCompleted { .. } => return Ok(Ended::Completed),
                     EventBody::RunFailed { error } => return Ok(Ended::Failed(error)),
@@ -154,7 +157,7 @@ async fn to_the_end(
                 return Err(ClientError::Event(countersign_protocol::error::EventError::Incomplete).into());
             }
             (Happened::Progress(progress), Some(review)) => {
-                if review.advance(progress, client, reviewer, view)?.is_break() {
+                if review.advance(progress, client, &reviewer, view)?.is_break() {
                     view.hung_up().map_err(shown)?;
                     let error =
                         ErrorInfo::new(Code::CANCELLED).with_message("Hung up; the run is cancelled.");
@@ -173,12 +176,15 @@ enum Happened {
 /// What the open review waits for.
 enum Progress {
     Reply(Reply),
+    Reason(Remark),
     Receipt(Result<Resolution, ClientError>),
     GaveUp(Box<ClientError>),
 }
 
 struct Review {
     approval: Arc<ApprovalRequest>,
+    /// What the run does after a denial: if it goes on, the reason is told.
+    after_denial: OnDeny,
     /// Lines that the card shown last does not show.
     left_out: usize,
     /// Whether the host takes decisions of this token, as far as is known.
@@ -196,6 +202,8 @@ enum Right {
 
 enum Step {
     Asking(Prompt),
+    /// He said no, and may say why.
+    Reasoning(Prompt),
     Deciding(Pin<Box<dyn Future<Output = Result<Resolution, ClientError>> + Send>>),
     /// The decision is out of our hands; the run's events tell the rest.
     Watching,
@@ -206,6 +214,7 @@ enum Step {
 async fn progress(review: Option<&mut Review>) -> Progress {
     match review.map(|review| &mut review.step) {
         Some(Step::Asking(prompt)) => Progress::Reply(prompt.reply().await),
+        Some(Step::Reasoning(prompt)) => Progress::Reason(prompt.text().await),
         Some(Step::Deciding(decision)) => Progress::Receipt(decision.await),
         Some(Step::WatchingFor(error)) => {
             sleep(LOST_RECEIPT).await;
@@ -221,21 +230,28 @@ async fn progress(review: Option<&mut Review>) -> Progress {
 impl Review {
     fn begin(
         approval: Arc<ApprovalRequest>,
+        after_denial: OnDeny,
         client: &Client,
-        reviewer: Reviewer,
+        reviewer: &Reviewer,
         view: &mut View,
     ) -> Result<Self, Error> {
-        let mut review =
-            Self { approval, left_out: 0, right: Right::Presumed, sent: None, step: Step::Watching };
+        let mut review = Self {
+            approval,
+            after_denial,
+            left_out: 0,
+            right: Right::Presumed,
+            sent: None,
+            step: Step::Watching,
+        };
         review.step = match reviewer {
             Reviewer::Person => {
                 review.left_out =
                     view.card(&Proposal::from(&*review.approval), Extent::Window).map_err(shown)?;
                 review.ask(view)?
             }
-            Reviewer::Fixed(decision) => {
-                view.fixed(&Proposal::from(&*review.approval), decision).map_err(shown)?;
-                review.decide(client, decision, view)
+            Reviewer::Fixed(decision, reason) => {
+                view.fixed(&Proposal::from(&*review.approval), *decision).map_err(shown)?;
+                review.decide(client, *decision, reason.clone(), view)
             }
         };
         Ok(review)
@@ -258,7 +274,7 @@ impl Review {
         &mut self,
         progress: Progress,
         client: &Client,
-        reviewer: Reviewer,
+        reviewer: &Reviewer,
         view: &mut View,
     ) -> Result<ControlFlow<()>, Error> {
         self.step = match progress {
@@ -266,6 +282,7 @@ impl Review {
                 Some(step) => step,
                 None => return Ok(ControlFlow::Break(())),
             },
+            Progress::Reason(remark) => self.reasoned(remark, client, view)?,
             Progress::Receipt(Ok(_)) => Step::Watching,
             Progress::Receipt(Err(error)) => match self.refused(error, reviewer, view)? {
                 Some(step) => step,
@@ -279,14 +296,16 @@ impl Review {
     /// What a person typed. `None`: he gives the run up, and the host cannot be told but by hanging up.
     fn replied(&mut self, reply: Reply, client: &Client, view: &mut View) -> Result<Option<Step>, Error> {
         if reply == Reply::End {
-            view.end_question().map_err(shown)?;
-            view.note("The input has ended, and that cancels the run.").map_err(shown)?;
+            input_ended(view)?;
         }
         let step = match (reply, self.choices()) {
             (Reply::Cancel | Reply::End, Choices::CancelOnly) => return Ok(None),
-            (Reply::Cancel | Reply::End, _) => self.decide(client, Decision::Cancel, view),
-            (Reply::Approve, Choices::All) => self.decide(client, Decision::Approve, view),
-            (Reply::Deny, Choices::All | Choices::Unseen(_)) => self.decide(client, Decision::Deny, view),
+            (Reply::Cancel | Reply::End, _) => self.decide(client, Decision::Cancel, None, view),
+            (Reply::Approve, Choices::All) => self.decide(client, Decision::Approve, None, view),
+            (Reply::Deny, Choices::All | Choices::Unseen(_)) => match self.after_denial {
+                OnDeny::Continue => Step::Reasoning(view.ask_for_text(WHY).map_err(shown)?),
+                OnDeny::Fail => self.decide(client, Decision::Deny, None, view),
+            },
             (Reply::View, Choices::All | Choices::Unseen(_)) => {
                 self.left_out = view.card(&Proposal::from(&*self.approval), Extent::Whole).map_err(shown)?;
                 self.ask(view)?
@@ -303,12 +322,38 @@ impl Review {
         Ok(Some(step))
     }
 
-    fn decide(&mut self, client: &Client, decision: Decision, view: &mut View) -> Step {
+    /// What a person said after a no.
+    fn reasoned(&mut self, remark: Remark, client: &Client, view: &mut View) -> Result<Step, Error> {
+        Ok(match remark {
+            Remark::Said(reason) if is_short(&reason) => {
+                let reason = (!reason.is_empty()).then_some(reason);
+                self.decide(client, Decision::Deny, reason, view)
+            }
+            Remark::Said(_) | Remark::Unclear => {
+                let told = format!("Please say it in one line of at most {MAX_REASON_CHARS} characters.");
+                view.note(&told).map_err(shown)?;
+                Step::Reasoning(view.ask_for_text(WHY).map_err(shown)?)
+            }
+            Remark::End => {
+                input_ended(view)?;
+                self.decide(client, Decision::Cancel, None, view)
+            }
+        })
+    }
+
+    fn decide(
+        &mut self,
+        client: &Client,
+        decision: Decision,
+        reason: Option<String>,
+        view: &mut View,
+    ) -> Step {
         self.sent = Some((decision, view.effects));
         if decision == Decision::Approve {
             view.effects = Effects::Possible;
         }
-        let (client, decision) = (client.clone(), DecisionRequest::of(&self.approval, decision));
+        let decision = DecisionRequest { reason, ..DecisionRequest::of(&self.approval, decision) };
+        let client = client.clone();
         Step::Deciding(Box::pin(async move { client.decide_approval(&decision).await }))
     }
 
@@ -317,7 +362,7 @@ impl Review {
     fn refused(
         &mut self,
         error: ClientError,
-        reviewer: Reviewer,
+        reviewer: &Reviewer,
         view: &mut View,
     ) -> Result<Option<Step>, Error> {
         let is = |code: Code| matches!(&error, ClientError::Remote(info) if info.code == code);
@@ -331,8 +376,8 @@ impl Review {
             view.effects = before;
         }
         match reviewer {
-            Reviewer::Fixed(_) if uncertain => Ok(Some(Step::WatchingFor(Some(Box::new(error))))),
-            Reviewer::Fixed(_) => Err(error.into()),
+            Reviewer::Fixed(..) if uncertain => Ok(Some(Step::WatchingFor(Some(Box::new(error))))),
+            Reviewer::Fixed(..) => Err(error.into()),
             Reviewer::Person if is(Code::FORBIDDEN) => {
                 self.right = Right::Missing;
                 if matches!(sent, Some((Decision::Cancel, _))) {
@@ -354,6 +399,16 @@ impl Review {
             }
         }
     }
+}
+
+/// Whether a decision can carry it.
+pub(crate) fn is_short(reason: &str) -> bool {
+    reason.encode_utf16().count() <= MAX_REASON_CHARS
+}
+
+fn input_ended(view: &mut View) -> Result<(), Error> {
+    view.end_question().map_err(shown)?;
+    view.note("The input has ended, and that cancels the run.").map_err(shown)
 }
 
 /// The stream ended at an open question: what a person wants to know of it; the chain of causes goes to the log.

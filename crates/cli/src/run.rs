@@ -4,18 +4,19 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use countersign_approval_core::decision::MAX_REASON_CHARS;
 use countersign_approval_core::ids::{InvalidName, ModelId, ProviderId, ToolName};
 use countersign_approval_core::review::{Decision, IdlePolicy};
 use countersign_client::transport::TransportError;
 use countersign_client::{Client, Error as ClientError};
 use countersign_protocol::code::{Code, ErrorInfo};
-use countersign_protocol::request::{Approvals, RunRequest};
+use countersign_protocol::request::{Approvals, OnDeny, RunRequest};
 use countersign_protocol::version::feature;
 use secrecy::SecretString;
 use zeroize::Zeroizing;
 
 use crate::error::{Error, Status};
-use crate::follow::{Decide, Reviewer, follow};
+use crate::follow::{Decide, Reviewer, follow, is_short};
 use crate::signals::Interrupts;
 use crate::view::{Format, View};
 
@@ -45,6 +46,12 @@ pub(crate) struct Args {
     /// Answer every review so, without asking a person
     #[arg(long, value_name = "ANSWER")]
     decide: Option<Decide>,
+    /// With --decide, why: the audit file has it, and with --on-deny continue the agent is told of a denial
+    #[arg(long, value_name = "TEXT", requires = "decide")]
+    reason: Option<String>,
+    /// What a denied or expired review does to the run
+    #[arg(long, value_enum, default_value_t = AfterDenial::Fail)]
+    on_deny: AfterDenial,
     /// Print each event as a line of JSON; a failure is the last line, {"error":{...}}
     #[arg(long)]
     json: bool,
@@ -69,6 +76,14 @@ enum Idle {
     Continue,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum AfterDenial {
+    /// It fails
+    Fail,
+    /// It goes on, and the agent is told; the host must offer denial-feedback
+    Continue,
+}
+
 fn tool_name(text: &str) -> Result<ToolName, InvalidName> {
     // People write a blank behind a comma.
     ToolName::parse(text.trim())
@@ -80,8 +95,11 @@ pub(crate) fn run(args: &Args) -> Result<Status, Error> {
     let client = Client::builder(&args.url, token(&args.token_file)?).build()?;
     let reviewer = match args.decide {
         // Without tools nothing can be proposed, so nobody need be there. A host that asks all the same gets a no.
-        None if request.tools.is_empty() && !format.can_ask() => Reviewer::Fixed(Decision::Cancel),
-        decide => Reviewer::choose(decide, format)?,
+        None if request.tools.is_empty() && !format.can_ask() => Reviewer::Fixed(Decision::Cancel, None),
+        decide => match Reviewer::choose(decide, format)? {
+            Reviewer::Fixed(decision, _) => Reviewer::Fixed(decision, reason(args)?),
+            Reviewer::Person => Reviewer::Person,
+        },
     };
     crate::log_if_asked();
     crate::runtime()?.block_on(async {
@@ -111,6 +129,13 @@ async fn talk(
         other => other.into(),
     });
     let offered = protocol?.features;
+    let explains = matches!(&reviewer, Reviewer::Fixed(_, Some(_)));
+    if explains && !offered.iter().any(|offered| offered == feature::DENIAL_FEEDBACK) {
+        // It would refuse the decision, when the agent has long begun (law 7).
+        let told =
+            "--reason: this host takes no reason with a decision (denial-feedback); nothing was started";
+        return Err(Error::Usage(told.into()));
+    }
     if !offered.iter().any(|offered| offered == feature::INTERACTIVE_APPROVALS) {
         if !request.tools.is_empty() {
             return Err(Error::NoReviews);
@@ -154,12 +179,25 @@ fn request(args: &Args) -> Result<RunRequest, Error> {
     };
     let mut approvals = Approvals::new(idle);
     approvals.expires_after_ms = args.expires_after_ms;
+    approvals.on_deny = match args.on_deny {
+        AfterDenial::Fail => None,
+        AfterDenial::Continue => Some(OnDeny::Continue),
+    };
     request.approvals = Some(approvals);
     // The host's own rules, before anything is sent.
     let text = serde_json::to_string(&request).map_err(|error| Error::Usage(error.to_string()))?;
     RunRequest::decode(&text)
         .map_err(|error| Error::Usage(format!("the run cannot be asked for: {error}")))?;
     Ok(request)
+}
+
+fn reason(args: &Args) -> Result<Option<String>, Error> {
+    match &args.reason {
+        Some(reason) if !is_short(reason) => {
+            Err(Error::Usage(format!("--reason: more than {MAX_REASON_CHARS} characters")))
+        }
+        reason => Ok(reason.clone()),
+    }
 }
 
 fn token(path: &Path) -> Result<SecretString, Error> {

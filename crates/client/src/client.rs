@@ -106,7 +106,9 @@ impl Client {
         let text = self.post(RUNS_PATH, run_body(request)?).await?;
         let result: RunResult = decode(&text)?;
         if !Expectation::of(request).fits(&result) {
-            return Err(Error::invalid("the result has another provider or model than the request"));
+            return Err(Error::invalid(
+                "the result has another provider or model than the request, or lacks its `output`",
+            ));
         }
         Ok(result)
     }

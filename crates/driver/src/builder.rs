@@ -8,10 +8,11 @@ use countersign_approval_core::audit::AuditSink;
 use countersign_approval_core::clock::Clock;
 use countersign_approval_core::ids::{Ids, ProviderId, ToolName};
 use countersign_approval_core::json::Kind;
-use countersign_approval_core::registry::Limits;
+use countersign_approval_core::registry::{Limits, Reasons, Registry};
+use countersign_protocol::version::feature;
 
 use crate::approve::Approve;
-use crate::driver::{Driver, Parts, RegisteredTool};
+use crate::driver::{Driver, Parts, RegisteredTool, ReviewRules};
 use crate::provider::{Provider, ToolDefinition};
 use crate::reviews::Reviews;
 use crate::schema::InputSchema;
@@ -29,6 +30,8 @@ pub struct ApprovalSettings {
     pub idle_pause: IdlePause,
     /// `maxPending` and `maxRejectedPerMinute`.
     pub limits: Limits,
+    /// What a request may ask for beyond the contract; nothing by default.
+    pub features: Vec<ApprovalFeature>,
     /// Where audit records go; without one nothing is recorded.
     pub sink: Option<Arc<dyn AuditSink>>,
 }
@@ -41,6 +44,26 @@ pub enum IdlePause {
     Allowed,
     /// `idlePolicy: "pause"` is answered `APPROVAL_POLICY`.
     Refused,
+}
+
+/// An addition to the contract (design 4): on only if the host has it, and used only if the request asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ApprovalFeature {
+    /// `approval-digest`: with `approvals.digest: true`, `approval.requested` carries the call's digest.
+    Digest,
+    /// `denial-feedback`: with `approvals.onDeny: "continue"`, the model is told of a denial or an expiry, and the run goes
+    /// on. A decision may carry a reason.
+    DenialFeedback,
+}
+
+impl ApprovalFeature {
+    /// Its name in `GET /v1/protocol` and in a configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Digest => feature::APPROVAL_DIGEST,
+            Self::DenialFeedback => feature::DENIAL_FEEDBACK,
+        }
+    }
 }
 
 /// The host's bounds on a run (contract 2, 6.1). A request can lower them only.
@@ -182,11 +205,18 @@ impl Builder {
         let tools = tools(self.tools)?;
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
         let ids = self.ids.unwrap_or_else(|| Arc::new(RandomIds));
-        let (approvals, settings) = match self.approvals {
-            Some(settings) => (Some(settings.idle_pause), settings),
-            None => (None, ApprovalSettings::default()),
+        let settings = self.approvals.as_ref();
+        let approvals = settings.map(|settings| ReviewRules {
+            idle_pause: settings.idle_pause,
+            features: settings.features.clone(),
+        });
+        let reasons = match &approvals {
+            Some(rules) if rules.offers(ApprovalFeature::DenialFeedback) => Reasons::Accepted,
+            _ => Reasons::Refused,
         };
-        let reviews = Reviews::new(settings.limits, settings.sink, Arc::clone(&clock), Arc::clone(&ids));
+        let settings = self.approvals.unwrap_or_default();
+        let registry = Registry::new(settings.limits).with_reasons(reasons);
+        let reviews = Reviews::new(registry, settings.sink, Arc::clone(&clock), Arc::clone(&ids));
         Ok(Driver::new(Parts {
             providers,
             tools,

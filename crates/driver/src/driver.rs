@@ -15,13 +15,14 @@ use countersign_protocol::code::{Code, ErrorInfo};
 use countersign_protocol::event::{EventBody, RunResult};
 use countersign_protocol::provider_info::ProviderInfo;
 use countersign_protocol::request::{Approvals, OnDeny, RunRequest, Unavailable};
+use countersign_protocol::version::feature;
 
 use crate::approve::Approve;
-use crate::builder::{Builder, IdlePause, RunLimits};
+use crate::builder::{ApprovalFeature, Builder, IdlePause, RunLimits};
 use crate::provider::{Discovery, Provider, ToolDefinition};
 use crate::reviews::Reviews;
 use crate::run::{self, Run};
-use crate::schema::InputSchema;
+use crate::schema::{InputSchema, RequestSchema};
 use crate::scope::Scope;
 use crate::stream::{self, EventStream};
 use crate::tools::{Review, Tool};
@@ -34,13 +35,25 @@ pub struct Driver(Arc<Parts>);
 pub(crate) struct Parts {
     pub(crate) providers: Vec<(ProviderId, Arc<dyn Provider>)>,
     pub(crate) tools: BTreeMap<ToolName, RegisteredTool>,
-    /// Interactive review is on, and this is its rule for `pause`.
-    pub(crate) approvals: Option<IdlePause>,
+    /// Interactive review is on, by these rules.
+    pub(crate) approvals: Option<ReviewRules>,
     pub(crate) approve: Option<Arc<dyn Approve>>,
     pub(crate) limits: RunLimits,
     pub(crate) reviews: Arc<Reviews>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
+}
+
+/// What a request may ask for where it selects reviews.
+pub(crate) struct ReviewRules {
+    pub(crate) idle_pause: IdlePause,
+    pub(crate) features: Vec<ApprovalFeature>,
+}
+
+impl ReviewRules {
+    pub(crate) fn offers(&self, feature: ApprovalFeature) -> bool {
+        self.features.contains(&feature)
+    }
 }
 
 /// A tool with what registration made of it.
@@ -67,8 +80,8 @@ impl Driver {
     /// # Errors
     /// What the contract answers for the first check that fails.
     pub fn prepare(&self, request: RunRequest) -> Result<Prepared, ErrorInfo> {
-        let provider = check(&self.0, &request)?;
-        Ok(Prepared { driver: self.clone(), provider, request })
+        let Checked { provider, output } = check(&self.0, &request)?;
+        Ok(Prepared { driver: self.clone(), provider, request, output })
     }
 
     /// Starts a run and returns its events. The run is cancelled when the stream is dropped.
@@ -113,7 +126,10 @@ impl Driver {
 
     /// The protocol features that this driver switches on (contract 1.6).
     pub fn features(&self) -> Vec<&'static str> {
-        if self.0.approvals.is_some() { vec!["interactive-approvals"] } else { Vec::new() }
+        let Some(rules) = &self.0.approvals else { return Vec::new() };
+        let additions = [ApprovalFeature::Digest, ApprovalFeature::DenialFeedback];
+        let offered = additions.into_iter().filter(|addition| rules.offers(*addition));
+        [feature::INTERACTIVE_APPROVALS].into_iter().chain(offered.map(ApprovalFeature::name)).collect()
     }
 
     /// The providers, in the order of registration.
@@ -154,6 +170,8 @@ pub struct Prepared {
     driver: Driver,
     provider: Arc<dyn Provider>,
     request: RunRequest,
+    /// What the answer must fit, compiled.
+    output: Option<RequestSchema>,
 }
 
 impl Prepared {
@@ -180,7 +198,7 @@ impl Prepared {
 
     /// Starts the run. It is cancelled when its scope is, or when the stream is dropped.
     pub fn stream(self, principal: &Principal, scope: &Scope) -> EventStream {
-        let Self { driver, provider, request } = self;
+        let Self { driver, provider, request, output } = self;
         let cancellation = scope.cancellation.child_token();
         let (outlet, stream) = stream::channel(cancellation.clone());
         let run_id = RunId::new(driver.0.ids.uuid());
@@ -189,6 +207,7 @@ impl Prepared {
             driver.0,
             provider,
             request,
+            output,
             principal.subject.clone(),
             run_id,
             outlet,
@@ -231,8 +250,14 @@ fn strict(request: &RunRequest) -> Result<RunRequest, ErrorInfo> {
     RunRequest::decode(&text).map_err(|error| invalid(error.to_string()))
 }
 
+/// What checking a request gives.
+struct Checked {
+    provider: Arc<dyn Provider>,
+    output: Option<RequestSchema>,
+}
+
 /// Contract 2.1, rows 2 to 14, in their order.
-fn check(parts: &Parts, request: &RunRequest) -> Result<Arc<dyn Provider>, ErrorInfo> {
+fn check(parts: &Parts, request: &RunRequest) -> Result<Checked, ErrorInfo> {
     let unavailable = |field: Unavailable, code: Code| {
         if request.unavailable.contains(&field) { Err(ErrorInfo::new(code)) } else { Ok(()) }
     };
@@ -281,29 +306,31 @@ fn check(parts: &Parts, request: &RunRequest) -> Result<Arc<dyn Provider>, Error
             .with_message(format!("tools: {unknown} is not registered with this host")));
     }
     if let Some(approvals) = &request.approvals {
-        check_approvals(parts.approvals, approvals)?;
+        check_approvals(parts.approvals.as_ref(), approvals)?;
     }
-    not_served(Unavailable::OutputSchema, "outputSchema")?;
-    Ok(Arc::clone(provider))
+    let output = request
+        .output_schema
+        .as_ref()
+        .map(|schema| RequestSchema::compile("outputSchema", schema))
+        .transpose()?;
+    Ok(Checked { provider: Arc::clone(provider), output })
 }
 
-/// Contract 2.1, row 13, and design 4 for the additions that this version does not have.
-fn check_approvals(host: Option<IdlePause>, approvals: &Approvals) -> Result<(), ErrorInfo> {
-    let policy = |message: &str| Err(ErrorInfo::new(Code::APPROVAL_POLICY).with_message(message));
-    match host {
-        None => Err(ErrorInfo::new(Code::APPROVAL_UNAVAILABLE)),
-        Some(IdlePause::Refused) if approvals.idle_policy == IdlePolicy::Pause => {
-            policy("approvals.idlePolicy: this host does not let an idle clock pause; use \"continue\"")
-        }
-        Some(_) if approvals.digest == Some(true) => {
-            policy("approvals.digest: this host has it switched off")
-        }
-        Some(_) if approvals.on_deny == Some(OnDeny::Continue) => {
-            policy("approvals.onDeny: this host has \"continue\" switched off")
-        }
-        Some(_) if approvals.batch == Some(true) => policy("approvals.batch: this host has it switched off"),
-        Some(_) => Ok(()),
-    }
+/// Contract 2.1, row 13, and design 4 for the additions.
+fn check_approvals(host: Option<&ReviewRules>, approvals: &Approvals) -> Result<(), ErrorInfo> {
+    let Some(host) = host else { return Err(ErrorInfo::new(Code::APPROVAL_UNAVAILABLE)) };
+    let refused = if host.idle_pause == IdlePause::Refused && approvals.idle_policy == IdlePolicy::Pause {
+        "approvals.idlePolicy: this host does not let an idle clock pause; use \"continue\""
+    } else if approvals.digest == Some(true) && !host.offers(ApprovalFeature::Digest) {
+        "approvals.digest: this host has it switched off"
+    } else if approvals.on_deny == Some(OnDeny::Continue) && !host.offers(ApprovalFeature::DenialFeedback) {
+        "approvals.onDeny: this host has \"continue\" switched off"
+    } else if approvals.batch == Some(true) {
+        "approvals.batch: this host has it switched off"
+    } else {
+        return Ok(());
+    };
+    Err(ErrorInfo::new(Code::APPROVAL_POLICY).with_message(refused))
 }
 
 /// A duration of the wire in milliseconds.

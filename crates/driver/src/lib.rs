@@ -71,7 +71,7 @@ mod turn;
 mod usage;
 
 pub use approve::{Approve, ApproveContext, Permission};
-pub use builder::{ApprovalSettings, BuildError, Builder, IdlePause, RunLimits};
+pub use builder::{ApprovalFeature, ApprovalSettings, BuildError, Builder, IdlePause, RunLimits};
 pub use driver::{Driver, Prepared};
 #[cfg(feature = "schema")]
 pub use schema::{InputSchema, InvalidSchema, Misfit};

@@ -14,7 +14,7 @@ use countersign_approval_core::decision::{DecisionRequest, InvalidDecision};
 use countersign_approval_core::grants::Principal;
 use countersign_approval_core::ids::{ApprovalId, Ids, ProviderId, RunId, Subject};
 use countersign_approval_core::registry::{
-    AuditFailed, Due, Limits, NewReview, Opening, Proposal, Refusal, Registry, Settled, Verdict, Waiter,
+    AuditFailed, Due, NewReview, Opening, Proposal, Refusal, Registry, Settled, Verdict, Waiter,
 };
 use countersign_approval_core::review::{ApprovalRequest, IdlePolicy, Resolution};
 use countersign_approval_core::snapshot::{Snapshot, ToolCall};
@@ -46,7 +46,7 @@ enum Sweeper {
 /// The run that waits for a review.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    settled: oneshot::Sender<Result<Resolution, AuditFailed>>,
+    settled: oneshot::Sender<Result<Ended, AuditFailed>>,
     aborted: CancellationToken,
 }
 
@@ -60,13 +60,20 @@ impl Waiter for Waiting {
 /// that panics, leaves nothing pending (law 5).
 pub(crate) struct OpenReview {
     pub(crate) approval: Arc<ApprovalRequest>,
-    settled: oneshot::Receiver<Result<Resolution, AuditFailed>>,
+    settled: oneshot::Receiver<Result<Ended, AuditFailed>>,
     reviews: Arc<Reviews>,
+}
+
+/// How a review ended, and the reason that the decision gave.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) resolution: Resolution,
+    pub(crate) reason: Option<Box<str>>,
 }
 
 impl OpenReview {
     /// Waits until the review is settled. Whatever goes wrong means that nothing is authorized.
-    pub(crate) async fn settled(&mut self) -> Result<Resolution, AuditFailed> {
+    pub(crate) async fn settled(&mut self) -> Result<Ended, AuditFailed> {
         (&mut self.settled).await.unwrap_or(Err(AuditFailed))
     }
 }
@@ -90,13 +97,13 @@ pub(crate) struct ReviewOf<'a> {
 
 impl Reviews {
     pub(crate) fn new(
-        limits: Limits,
+        registry: Registry<Waiting>,
         sink: Option<Arc<dyn AuditSink>>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            registry: Mutex::new(Registry::new(limits)),
+            registry: Mutex::new(registry),
             sink,
             clock,
             ids,
@@ -245,7 +252,8 @@ impl Reviews {
     fn tell(settled: Option<Settled<Waiting>>) {
         if let Some(settled) = settled {
             // A run that has gone needs no answer.
-            let _ = settled.waiter.settled.send(settled.end);
+            let reason = settled.reason;
+            let _ = settled.waiter.settled.send(settled.end.map(|resolution| Ended { resolution, reason }));
         }
     }
 

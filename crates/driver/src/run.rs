@@ -27,11 +27,13 @@ use crate::batch::{self, Selected};
 use crate::driver::{Parts, millis};
 use crate::idle::IdleClock;
 use crate::provider::{AssistantMessage, Message, Provider, RetryPolicy, ToolDefinition, Turn, TurnRequest};
+use crate::schema::RequestSchema;
 use crate::stream::{Gone, Outlet};
 use crate::turn::{Throttle, TurnQueue};
 use crate::usage::UsageTotal;
 
 mod call;
+mod output;
 
 /// Contract 2: what a request that names no bound gets.
 const DEFAULT_STEPS: u32 = 8;
@@ -42,6 +44,8 @@ pub(crate) struct Run {
     parts: Arc<Parts>,
     provider: Arc<dyn Provider>,
     request: RunRequest,
+    /// What the answer must fit (contract 7.2).
+    output: Option<RequestSchema>,
     /// Who started it; the grants of the credential were checked before.
     subject: Subject,
     run_id: RunId,
@@ -101,6 +105,7 @@ impl Run {
         parts: Arc<Parts>,
         provider: Arc<dyn Provider>,
         request: RunRequest,
+        output: Option<RequestSchema>,
         subject: Subject,
         run_id: RunId,
         outlet: Outlet,
@@ -113,6 +118,7 @@ impl Run {
             parts,
             provider,
             request,
+            output,
             subject,
             run_id,
             outlet: Arc::new(outlet),
@@ -145,7 +151,7 @@ impl Run {
             let turn = Box::pin(self.model_turn(step, &messages)).await?;
             usage.add(&turn.usage.unwrap_or_default());
             if turn.calls.is_empty() {
-                return Ok(self.result(turn, usage, step));
+                return self.result(turn, usage, step).await;
             }
             if turn.finish == FinishReason::Length {
                 return Err(Code::TRUNCATED_TOOL_CALL.into());
@@ -201,7 +207,7 @@ impl Run {
             .filter_map(|name| Some(self.parts.tools.get(name)?.definition.clone()))
             .collect();
         let model = self.request.model.clone();
-        let instructions = self.request.instructions.clone();
+        let instructions = output::instructions(&self.request);
         let queue = TurnQueue::default();
         let request = TurnRequest {
             model: &model,
@@ -289,8 +295,12 @@ impl Run {
         }
     }
 
-    fn result(&self, turn: Turn, usage: UsageTotal, steps: u32) -> RunResult {
-        RunResult {
+    async fn result(&mut self, turn: Turn, usage: UsageTotal, steps: u32) -> Result<RunResult, Stop> {
+        let output = match self.output.take() {
+            None => None,
+            Some(schema) => Some(self.guard(output::of(schema, &turn.text)).await??),
+        };
+        Ok(RunResult {
             run_id: self.run_id,
             provider: self.request.provider.clone(),
             model: self.request.model.clone(),
@@ -298,8 +308,8 @@ impl Run {
             usage: usage.total(),
             steps,
             finish_reason: turn.finish,
-            output: None,
-        }
+            output,
+        })
     }
 
     /// The terminal event (contract 5.4, 5.5). It is delivered whatever happens, unless nobody is there to take it.

@@ -51,6 +51,7 @@ pub fn configured_driver(config: &HostConfig, extras: Extras) -> Result<Driver, 
         builder = builder.approvals(ApprovalSettings {
             idle_pause: approvals.idle_pause,
             limits: approvals.limits,
+            features: approvals.features.clone(),
             sink: extras.on_approval_audit,
         });
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use countersign_approval_core::ids::{ModelId, ProviderId, ToolName};
+use countersign_approval_core::json::Exact;
 use countersign_approval_core::review::IdlePolicy;
 use serde::Serialize;
 
@@ -53,6 +54,10 @@ pub struct RunRequest {
     /// Milliseconds without progress after which the run is cancelled, up to 2^31-1; 0 means no limit of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u32>,
+    /// JSON Schema (draft-07, or 2020-12 by its `$schema`) of the answer: the result then has `output` (contract 7.2,
+    /// 7.5). An object; the host judges the schema itself, and answers `INVALID_SCHEMA`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Exact>,
     /// Labels, at most 32, keys up to 80 and values up to 500 UTF-16 units. They are never authority.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
@@ -85,6 +90,7 @@ impl RunRequest {
             max_steps: None,
             max_output_tokens: None,
             idle_timeout_ms: None,
+            output_schema: None,
             metadata: BTreeMap::new(),
             idempotency_key: None,
             retry: None,
@@ -182,8 +188,6 @@ pub enum Unavailable {
     Retrieval,
     /// `applicationTools`
     ApplicationTools,
-    /// `outputSchema`
-    OutputSchema,
     /// `attachments`, if not empty
     Attachments,
     /// `outputArtifact`

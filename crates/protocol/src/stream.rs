@@ -14,8 +14,17 @@ pub struct Expectation(Source);
 
 #[derive(Debug, Clone)]
 enum Source {
-    Request { provider: ProviderId, model: ModelId, approvals: Option<Approvals> },
+    Request { provider: ProviderId, model: ModelId, approvals: Option<Approvals>, output: Output },
     OwnLog,
+}
+
+/// Whether a result must have `output`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Output {
+    /// A schema was asked for.
+    Due,
+    /// None was; an old host may send one all the same.
+    Free,
 }
 
 impl Expectation {
@@ -25,6 +34,7 @@ impl Expectation {
             provider: request.provider.clone(),
             model: request.model.clone(),
             approvals: request.approvals.clone(),
+            output: if request.output_schema.is_some() { Output::Due } else { Output::Free },
         })
     }
 
@@ -34,10 +44,14 @@ impl Expectation {
         Self(Source::OwnLog)
     }
 
-    /// Whether a result has the request's provider and model, for a buffered run's answer.
+    /// Whether a result has the request's provider and model, and an output if a schema was asked for (contract 2.2,
+    /// 10.2): for a buffered run's answer too.
     pub fn fits(&self, result: &RunResult) -> bool {
         match &self.0 {
-            Source::Request { provider, model, .. } => result.provider == *provider && result.model == *model,
+            Source::Request { provider, model, output, .. } => {
+                let due = *output == Output::Free || result.output.is_some();
+                result.provider == *provider && result.model == *model && due
+            }
             Source::OwnLog => true,
         }
     }

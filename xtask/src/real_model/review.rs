@@ -66,6 +66,8 @@ pub(crate) fn run(sh: &Shell, place: &Place, model: &Server) -> Result<()> {
         bench.slots_get_free()?;
         bench.interrupt(place)?;
     }
+    bench.provider = PROVIDERS[0].0;
+    bench.told_of_a_denial()?;
     bench.finish()
 }
 
@@ -120,6 +122,11 @@ struct Expect {
     outcome: &'static str,
 }
 
+/// Why a denial that is told was made.
+const REASON: &str = "The title is not good enough. Answer in words.";
+/// Model steps of a run: of each that a model takes, the host has asked it.
+const MAX_STEPS: usize = 6;
+
 /// What one `countersign run --json` printed.
 struct Run {
     status: i32,
@@ -133,6 +140,13 @@ impl Run {
 
     fn last(&self) -> &Value {
         self.events.last().unwrap_or(&Value::Null)
+    }
+
+    /// Whether a step came after the first end of a review.
+    fn answered_on(&self) -> bool {
+        let place = |kind: &str| self.events.iter().position(|event| event["type"] == kind);
+        let last_step = self.events.iter().rposition(|event| event["type"] == "step.started");
+        place("approval.resolved").is_some_and(|resolved| last_step.is_some_and(|step| step > resolved))
     }
 
     /// The shapes of every run (contract 3.1), and of every proposal in it.
@@ -173,6 +187,8 @@ struct Bench<'a> {
     provider: &'static str,
     reviews: usize,
     outcomes: Vec<&'static str>,
+    /// How many of the denials gave [`REASON`].
+    reasons: usize,
     /// The arguments of each approved call, in order.
     approved: Vec<Value>,
 }
@@ -213,6 +229,7 @@ impl<'a> Bench<'a> {
             provider,
             reviews: 0,
             outcomes: Vec::new(),
+            reasons: 0,
             approved: Vec::new(),
         })
     }
@@ -242,6 +259,36 @@ impl<'a> Bench<'a> {
             println!("{provider} {decision}: exit {status} after {} (attempt {attempt})", run.last());
         }
         bail!("{decision}: the model gave nothing of use in {ATTEMPTS} attempts")
+    }
+
+    /// Design 4, denial-feedback, streamed: a denial is told to the model with its reason, and the model answers on.
+    fn told_of_a_denial(&mut self) -> Result<()> {
+        for attempt in 1..=ATTEMPTS {
+            let run =
+                self.run("deny", &["--on-deny", "continue", "--reason", REASON, "--tools", TOOL, TASK])?;
+            run.check("denied").with_context(|| format!("denial-feedback, attempt {attempt}"))?;
+            self.account(&run, "denied")?;
+            let reviews = run.of("approval.requested").len();
+            let steps = run.of("step.started").len();
+            self.reasons += reviews;
+            // Whatever the model says, no denial has ended the run, and its step limit holds.
+            ensure!(
+                run.last()["error"]["code"] != "APPROVAL_DENIED",
+                "a denial ended the run: {}",
+                run.last()
+            );
+            ensure!(steps <= MAX_STEPS, "{steps} steps");
+            if reviews > 0 {
+                ensure!(run.answered_on(), "the model was not asked again: {}", run.last());
+            }
+            let (status, last) = (run.status, &run.last()["type"]);
+            if reviews > 0 && status == 0 && last == "run.completed" {
+                println!("denial-feedback: {reviews} reviews, {steps} steps, exit 0, attempt {attempt}");
+                return Ok(());
+            }
+            println!("denial-feedback: exit {status} after {} (attempt {attempt})", run.last());
+        }
+        bail!("denial-feedback: the model gave nothing of use in {ATTEMPTS} attempts")
     }
 
     /// Law 1: exactly the approved calls have had their effect, in order, with exactly the reviewed arguments.
@@ -326,6 +373,8 @@ impl<'a> Bench<'a> {
         let audit = self.folder.join("audit.jsonl");
         let records = json_lines(&audit)?;
         check_audit(&records, &self.outcomes, &self.approved)?;
+        let reasons = records.iter().filter(|line| line["record"]["reason"] == REASON).count();
+        ensure!(reasons == self.reasons, "{} denials with a reason, {reasons} in the trail", self.reasons);
         ensure!(verify(&self.binary, &audit)? == 0, "`audit verify` refuses the trail");
 
         // The check can fail: another tool's name in the first review breaks the chain.
@@ -341,8 +390,12 @@ impl<'a> Bench<'a> {
     }
 
     fn task(&self, decision: &str) -> Result<Run> {
+        self.run(decision, &["--tools", TOOL, TASK])
+    }
+
+    fn run(&self, decision: &str, arguments: &[&str]) -> Result<Run> {
         let mut command = self.command(decision);
-        command.args(["--tools", TOOL, TASK]);
+        command.args(arguments);
         let mut program = Program::start(command, &self.folder.join("run.log"), RUN_LIMIT)?;
         let mut events = Vec::new();
         while let Some(line) = program.line()? {
@@ -381,8 +434,8 @@ fn config(folder: &Path, base_url: &str) -> Value {
             "id": "person", "subject": "person", "tokenRef": {"file": "token"},
             "providers": PROVIDERS.map(|(id, _)| id), "tools": [TOOL], "approveTools": [TOOL]
         }],
-        "approvals": {"interactive": true, "allowIdlePause": true},
-        "limits": {"maxSteps": 6, "maxOutputTokens": 600},
+        "approvals": {"interactive": true, "allowIdlePause": true, "features": ["denial-feedback"]},
+        "limits": {"maxSteps": MAX_STEPS, "maxOutputTokens": 600},
         "tools": [{
             "name": TOOL,
             "description": "Save a brand proposal so that a person can review it.",
@@ -488,6 +541,15 @@ mod tests {
         for (at, change) in wrong.into_iter().enumerate() {
             assert!(check(change).is_err(), "change {at}");
         }
+    }
+
+    #[test]
+    fn a_run_that_stops_at_its_denial_has_not_answered_on() {
+        let mut events = review("denied");
+        events.insert(1, json!({"type": "step.started"}));
+        assert!(!Run { status: 3, events: events.clone() }.answered_on());
+        events.push(json!({"type": "step.started"}));
+        assert!(Run { status: 0, events }.answered_on());
     }
 
     #[test]

@@ -291,7 +291,7 @@ fn row_7b_consumes_without_authorizing() {
     let Verdict::Settle(proposal) = registry.decide(at(0, 0), &caller("alice"), &honest) else {
         panic!("a proposal")
     };
-    let Settled { waiter, end } = registry.abort(proposal.id()).unwrap();
+    let Settled { waiter, end, .. } = registry.abort(proposal.id()).unwrap();
     assert_eq!((waiter.number, end), (1, Err(AuditFailed)));
     assert_eq!(registry.pending(), 0);
     assert!(registry.commit(*proposal).is_none(), "an aborted proposal cannot be made true");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use countersign_approval_core::clock::{Now, Timestamp};
 use countersign_approval_core::decision::DecisionRequest;
-use countersign_approval_core::registry::{Due, Limits, Proposal, Registry, Verdict};
+use countersign_approval_core::registry::{Due, Limits, Proposal, Reasons, Registry, Verdict};
 use countersign_approval_core::review::{Decision, Outcome};
 
 use crate::registry_bench::{Run, START, approval_id, at, caller, limits, opened, review};
@@ -54,6 +54,51 @@ fn a_review_that_could_not_be_recorded_leaves_nothing() {
     let approval = opened(&mut registry, 1, None);
     let request = DecisionRequest::of(&approval, Decision::Deny);
     assert!(decide(&mut registry, at(0, 0), &request).is_ok(), "the id and the room are free again");
+}
+
+#[test]
+fn a_reason_is_recorded_where_reasons_are_taken() {
+    // Design 4, denial-feedback: whatever the answer; at most 2,000 characters; law 2: with the record of the decision.
+    use countersign_approval_core::audit::AuditRecord;
+    for decision in [Decision::Deny, Decision::Approve, Decision::Cancel] {
+        let mut registry = Registry::new(Limits::default()).with_reasons(Reasons::Accepted);
+        let approval = opened(&mut registry, 1, None);
+        let request = DecisionRequest::of(&approval, decision);
+        for (longest, code) in
+            [("é".repeat(2_001), Err("INVALID_APPROVAL")), ("\u{1f600}".repeat(1_000), Ok(()))]
+        {
+            let request = request.clone().with_reason(longest.clone());
+            let answer = decide(&mut registry, at(0, 0), &request).map(|proposal| {
+                let AuditRecord::Resolved { reason, .. } = proposal.record() else { panic!() };
+                assert_eq!(reason.as_deref(), Some(longest.as_str()));
+                let settled = registry.commit(*proposal).unwrap();
+                assert_eq!(settled.reason.as_deref(), Some(longest.as_str()));
+            });
+            assert_eq!(answer, code);
+        }
+    }
+    // Elsewhere it makes the decision invalid, before anything is looked up (contract 4.4, row 1).
+    let mut registry = Registry::new(Limits::default());
+    let approval = opened(&mut registry, 1, None);
+    let honest = DecisionRequest::of(&approval, Decision::Deny);
+    let unknown = DecisionRequest { approval_id: "x".into(), ..honest.clone() };
+    for request in [honest.clone().with_reason(""), unknown.with_reason("no")] {
+        assert_eq!(decide(&mut registry, at(0, 0), &request).unwrap_err(), "INVALID_APPROVAL");
+    }
+    assert!(decide(&mut registry, at(0, 0), &honest).is_ok(), "the review stays");
+}
+
+#[test]
+fn a_late_decision_leaves_no_reason() {
+    // Design 4: expiry is never told as a refusal (contract 4.4, row 4).
+    use countersign_approval_core::audit::AuditRecord;
+    let mut registry = Registry::new(Limits::default()).with_reasons(Reasons::Accepted);
+    let approval = opened(&mut registry, 1, Some(10));
+    let request = DecisionRequest::of(&approval, Decision::Deny).with_reason("no");
+    let proposal = decide(&mut registry, at(10, 10), &request).unwrap();
+    let AuditRecord::Resolved { reason, resolution, .. } = proposal.record() else { panic!() };
+    assert_eq!((resolution.outcome, reason), (Outcome::Expired, &None));
+    assert_eq!(registry.commit(*proposal).unwrap().reason, None);
 }
 
 #[test]

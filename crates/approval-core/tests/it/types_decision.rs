@@ -88,6 +88,9 @@ fn what_is_json_but_no_decision() {
         (with("{", r#"{"decidedBy":"root","#), both()),
         (with("{", r#"{"approveTools":["pay"],"#), both()),
         (with("{", r#"{"":0,"#), both()),
+        (with("{", r#"{"reason":null,"#), both()),
+        (with("{", r#"{"reason":["x"],"#), both()),
+        (with(r#"{"id""#, r#"{"reason":"x","id""#), both()),
         (with(r#"{"id""#, r#"{"grants":[],"id""#), both()),
         (with(r#"{"id":"c","#, "{"), both()),
         (with(r#""c""#, r#""""#), both()),
@@ -168,10 +171,11 @@ proptest! {
         text in "[\\PC\u{0}-\u{1f}]{0,40}",
         number in any::<f64>().prop_filter("finite", |x| x.is_finite()),
         decision in prop::sample::select(vec![Decision::Approve, Decision::Deny, Decision::Cancel]),
+        reason in prop::option::of("[\\PC\u{0}-\u{1f}]{0,40}"),
     ) {
         let arguments = serde_json::json!({ "t": text, "n": [number] }).to_string();
         let call = EchoedCall { id, name, arguments: Exact::parse(&arguments).unwrap() };
-        let request = DecisionRequest { approval_id, run_id, call, decision };
+        let request = DecisionRequest { approval_id, run_id, call, decision, reason };
         let read = DecisionRequest::parse(&serde_json::to_string(&request).unwrap());
         prop_assert_eq!(read, Ok(request));
     }

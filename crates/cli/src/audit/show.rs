@@ -214,6 +214,9 @@ impl Account {
             other => format!("ended: {}", text(other)),
         };
         self.line(format_args!("  {} {how}", entry.at));
+        if let Some(reason) = &entry.reason {
+            self.line(format_args!("  reason given: {}", inline(reason)));
+        }
         self.state = match entry.outcome.as_deref() {
             Some("approved") => State::Approved,
             _ => State::Ended,

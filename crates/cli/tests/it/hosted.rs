@@ -57,6 +57,41 @@ fn each_answer_has_its_status_and_its_effect() {
     assert!(!place.log().contains("Second Light"), "{}", place.log());
 }
 
+// Design 4, denial-feedback: the run goes on; nothing ran (law 1), and the trail has the reason (law 2).
+#[test]
+fn a_denial_with_a_reason_goes_on() {
+    let place = Place::new();
+    place.edit(|config| config["approvals"]["features"] = json!(["denial-feedback"]));
+    let host = Host::start(&place);
+    let reason = "Not\u{202e} today";
+    let ended = host.run(&["--json", "--decide", "deny", "--reason", reason, "--on-deny", "continue", TEXT]);
+    assert_eq!((ended.status, ended.err.as_str()), (Some(0), ""), "{}", ended.out);
+    assert!(!ended.types().contains(&"tool.completed".to_owned()), "{}", ended.out);
+    assert_eq!(ended.types().last().unwrap(), "run.completed");
+    assert_eq!(place.audited(), ["approval.requested", "approval.resolved"]);
+    assert_eq!(place.audit()[1]["reason"], reason);
+    assert!(place.effects().is_empty());
+    assert_eq!(host.stop().code(), Some(0));
+    let shown = run(&["audit", "show", &place.arg("audit.jsonl")]);
+    assert!(shown.out.contains("reason given: Not") && !shown.out.contains('\u{202e}'), "{}", shown.out);
+}
+
+// Design 4: off means off, and it shows before anything begins (law 7).
+#[test]
+fn a_host_without_the_addition_is_asked_nothing() {
+    let place = Place::new();
+    let host = Host::start(&place);
+    let refused = host.run(&["--json", "--decide", "deny", "--reason", "no", TEXT]);
+    assert_eq!(refused.status, Some(2), "{}", refused.out);
+    assert!(refused.err.contains("denial-feedback"), "{}", refused.err);
+    let refused = host.run(&["--json", "--decide", "deny", "--on-deny", "continue", TEXT]);
+    assert_eq!(refused.lines().last().unwrap()["error"]["code"], "APPROVAL_POLICY", "{}", refused.out);
+    assert!(place.audited().is_empty());
+    let long = "x".repeat(2_001);
+    assert_eq!(host.run(&["--decide", "deny", "--reason", &long, TEXT]).status, Some(2));
+    assert_eq!(host.run(&["--reason", "no", TEXT]).status, Some(2), "without --decide it is nobody's");
+}
+
 #[test]
 fn a_person_reads_plain_lines() {
     let place = Place::new();

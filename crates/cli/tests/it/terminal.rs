@@ -101,6 +101,40 @@ fn what_does_not_fit_is_said_and_shown_on_demand() {
     assert_eq!(place.effects()[0]["body"], json!(lines));
 }
 
+// Design 4, denial-feedback: a no is asked for its reason where the agent is told, and nowhere else.
+#[test]
+fn a_no_may_say_why() {
+    let place = Place::new();
+    place.edit(|config| config["approvals"]["features"] = json!(["denial-feedback"]));
+    let host = Host::start(&place);
+    for (said, reason) in [("too old \n", json!("too old")), ("\n", json!(null))] {
+        let before = place.audit().len();
+        let mut run = Terminal::start(host.client(&["--on-deny", "continue", "x"]), 80, 24);
+        run.wait_for(PROMPT);
+        run.press("d\n");
+        run.wait_for("Enter for no reason");
+        run.press(said);
+        let (rest, status) = run.end();
+        assert_eq!(status, Some(0), "{rest}");
+        assert!(rest.contains("Denied") && rest.contains("Completed"), "{rest}");
+        assert_eq!(place.audit()[before + 1].get("reason").unwrap_or(&json!(null)), &reason);
+    }
+    // The end of the input is no answer: it cancels.
+    let mut run = Terminal::start(host.client(&["--on-deny", "continue", "x"]), 80, 24);
+    run.wait_for(PROMPT);
+    run.press("d\n");
+    run.wait_for("Enter for no reason");
+    run.press("\u{4}");
+    assert_eq!(run.end().1, Some(4));
+    // Where the run fails anyway nobody asks.
+    let mut run = Terminal::start(host.client(&["x"]), 80, 24);
+    run.wait_for(PROMPT);
+    run.press("d\n");
+    let (rest, status) = run.end();
+    assert!(status == Some(3) && !rest.contains("Why?"), "{rest}");
+    assert!(place.effects().is_empty());
+}
+
 // G1, G9: the question ends with the review, and says how.
 #[test]
 fn an_expired_question_ends() {

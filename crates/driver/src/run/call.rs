@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use countersign_approval_core::audit::{AuditRecord, BoxError, Execution, ExecutionOutcome};
 use countersign_approval_core::ids::ApprovalId;
-use countersign_approval_core::json::{Digest, Exact};
+use countersign_approval_core::json::{Digest, Exact, Gate, canonical_string};
 use countersign_approval_core::registry::AuditFailed;
-use countersign_approval_core::review::{IdlePolicy, Outcome, Resolution};
+use countersign_approval_core::review::{IdlePolicy, Outcome};
 use countersign_approval_core::snapshot::{Snapshot, ToolCall};
 use countersign_protocol::code::{Code, ErrorInfo};
 use countersign_protocol::event::{EventBody, Phase};
-use countersign_protocol::request::Approvals;
+use countersign_protocol::request::{Approvals, OnDeny};
 use tokio::task::JoinError;
 
 use super::{InFlight, Run, Stop};
 use crate::approve::{ApproveContext, Permission};
 use crate::driver::{RegisteredTool, millis};
 use crate::progress::Progress;
-use crate::reviews::{OpenReview, ReviewOf, public};
+use crate::reviews::{Ended, OpenReview, ReviewOf, public};
 use crate::stream::Gone;
 use crate::tools::{Input, Output, Review, ToolContext};
 use crate::turn::Throttle;
@@ -33,6 +33,13 @@ struct Allowed {
     digest: Digest,
 }
 
+/// What becomes of a gated call.
+enum Gated {
+    Allowed(Allowed),
+    /// It does not run; this is what the model is told in place of an output (design 4, `denial-feedback`).
+    Refused(Exact),
+}
+
 impl Run {
     /// Takes one call through to its confirmed output.
     pub(super) async fn call(&mut self, call: &ToolCall, tool: &RegisteredTool) -> Result<Exact, Stop> {
@@ -43,7 +50,11 @@ impl Run {
                 None
             }
             Review::Required => {
-                let allowed = self.allow(call).await?;
+                let allowed = match self.allow(call).await? {
+                    Gated::Allowed(allowed) => allowed,
+                    // Without `tool.completed`, which says that a call has run.
+                    Gated::Refused(told) => return Ok(told),
+                };
                 Some(Box::pin(self.record_start(call, allowed)).await?)
             }
         };
@@ -57,7 +68,7 @@ impl Run {
     }
 
     /// Contract 4.3: the callback first, then a person.
-    async fn allow(&mut self, call: &ToolCall) -> Result<Allowed, Stop> {
+    async fn allow(&mut self, call: &ToolCall) -> Result<Gated, Stop> {
         if let Some(approve) = self.parts.approve.clone() {
             let context = ApproveContext {
                 run_id: self.run_id,
@@ -71,7 +82,7 @@ impl Run {
             if self.request.approvals.is_none() {
                 // Nobody reviews it, so the bound on reviewed calls does not apply (contract 4.6).
                 let digest = Snapshot::digest_of(call);
-                return Ok(Allowed { approval: None, digest });
+                return Ok(Gated::Allowed(Allowed { approval: None, digest }));
             }
         }
         match self.request.approvals.clone() {
@@ -81,7 +92,7 @@ impl Run {
     }
 
     /// Puts the call to a person and waits (contract 4.3, 4.9, 3.4).
-    async fn review(&mut self, call: &ToolCall, approvals: &Approvals) -> Result<Allowed, Stop> {
+    async fn review(&mut self, call: &ToolCall, approvals: &Approvals) -> Result<Gated, Stop> {
         self.check_aborted()?;
         let reviews = Arc::clone(&self.parts.reviews);
         let opening = reviews.open(ReviewOf {
@@ -99,39 +110,63 @@ impl Run {
         if approvals.idle_policy == IdlePolicy::Pause {
             self.idle.pause();
         }
-        let settled = self.wait_for_person(&mut review).await;
+        let shown = (approvals.digest == Some(true)).then_some(digest);
+        let settled = self.wait_for_person(&mut review, shown).await;
         if approvals.idle_policy == IdlePolicy::Pause {
             self.progress();
         }
-        let resolution = settled.map_err(|_| ErrorInfo::new(Code::APPROVAL_AUDIT_FAILED))?;
+        let Ended { resolution, reason } =
+            settled.map_err(|_| ErrorInfo::new(Code::APPROVAL_AUDIT_FAILED))?;
         let outcome = resolution.outcome;
         if outcome == Outcome::Cancelled {
             self.abort(ErrorInfo::new(Code::CANCELLED));
         }
         self.deliver(EventBody::ApprovalResolved { resolution }).await;
         self.check_aborted()?;
+        let goes_on = approvals.on_deny == Some(OnDeny::Continue);
         match outcome {
             Outcome::Approved => {
                 // The loop goes on only when the consumer has taken the outcome and asks for more (design 4).
                 self.demand().await?;
-                Ok(Allowed { approval: Some(id), digest })
+                Ok(Gated::Allowed(Allowed { approval: Some(id), digest }))
             }
+            Outcome::Denied if goes_on => self.refused("denied", reason.as_deref()).await,
+            // Nobody refused it, and the model is not told so.
+            Outcome::Expired if goes_on => self.refused("expired", None).await,
             Outcome::Denied => Err(Code::APPROVAL_DENIED.into()),
             Outcome::Expired => Err(Code::APPROVAL_EXPIRED.into()),
             Outcome::Cancelled => Err(self.abort(ErrorInfo::new(Code::CANCELLED))),
         }
     }
 
+    /// What the model is told of a call that does not run, once the consumer has taken its outcome.
+    async fn refused(&mut self, approval: &str, reason: Option<&str>) -> Result<Gated, Stop> {
+        self.demand().await?;
+        let mut told = format!(r#"{{"approval":"{approval}""#);
+        if let Some(reason) = reason {
+            told.push_str(r#","reason":"#);
+            canonical_string(reason, &mut told);
+        }
+        told.push('}');
+        let told =
+            Exact::parse_with(&told, Gate::OUTPUT).map_err(|_| ErrorInfo::new(Code::INTERNAL_ERROR))?;
+        Ok(Gated::Refused(told))
+    }
+
     /// Shows the question and waits for its end. If the run is aborted first the review is withdrawn at once. The
     /// question can be overtaken by its end (nobody reads, and it expires); it is told first all the same.
-    async fn wait_for_person(&mut self, review: &mut OpenReview) -> Result<Resolution, AuditFailed> {
+    async fn wait_for_person(
+        &mut self,
+        review: &mut OpenReview,
+        digest: Option<Digest>,
+    ) -> Result<Ended, AuditFailed> {
         enum Next {
-            Settled(Result<Resolution, AuditFailed>),
+            Settled(Result<Ended, AuditFailed>),
             Room(Result<(), Gone>),
         }
         let outlet = Arc::clone(&self.outlet);
         let mut question =
-            Some(EventBody::ApprovalRequested { approval: Arc::clone(&review.approval), digest: None });
+            Some(EventBody::ApprovalRequested { approval: Arc::clone(&review.approval), digest });
         let settled = loop {
             let next = self
                 .guard(async {

@@ -8,6 +8,7 @@
 )]
 #![allow(clippy::type_complexity, reason = "tables of cases")]
 
+mod additions;
 mod ahead;
 mod behaviours;
 mod gate;
@@ -15,6 +16,7 @@ mod histories;
 mod idle;
 mod load;
 mod operations;
+mod output;
 mod requests;
 mod runtimes;
 mod sequences;

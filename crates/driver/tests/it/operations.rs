@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use countersign_approval_core::clock::Timestamp;
 use countersign_approval_core::ids::{ModelId, RunId, Subject, ToolName};
+use countersign_approval_core::json::Exact;
 use countersign_approval_core::review::IdlePolicy;
 use countersign_driver::operation::{
     Claim, Claimed, MemoryOperationStore, OperationKey, OperationStore, Origin, StoreError, conformance,
@@ -96,6 +97,8 @@ fn every_member_is_part_of_the_fingerprint() {
         RunRequest { max_steps: Some(8), ..base.clone() },
         RunRequest { max_output_tokens: Some(4096), ..base.clone() },
         RunRequest { idle_timeout_ms: Some(0), ..base.clone() },
+        RunRequest { output_schema: Some(Exact::parse("{}").unwrap()), ..base.clone() },
+        RunRequest { output_schema: Some(Exact::parse(r#"{"a":1}"#).unwrap()), ..base.clone() },
         RunRequest { metadata: [("a".into(), "1".into())].into(), ..base.clone() },
         RunRequest { idempotency_key: Some("K".into()), ..base.clone() },
         RunRequest { retry: Some(retry), ..base.clone() },

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use countersign_approval_core::grants::{Allow, Grants, Principal};
 use countersign_approval_core::ids::{ModelId, ProviderId, Subject, ToolName};
+use countersign_approval_core::json::Exact;
 use countersign_approval_core::review::IdlePolicy;
 use countersign_driver::{Driver, ToolSpec, tool};
 use countersign_protocol::request::{Approvals, OnDeny, Retry, RunRequest, Unavailable};
@@ -40,7 +41,9 @@ async fn the_first_failing_check_answers() {
             approvals.on_deny = Some(OnDeny::Continue);
             r.approvals = Some(approvals);
         }),
-        ("INVALID_REQUEST", |r| r.unavailable.push(Unavailable::OutputSchema)),
+        ("INVALID_SCHEMA", |r| {
+            r.output_schema = Some(Exact::parse(r#"{"type":"strange"}"#).unwrap());
+        }),
     ];
     check_order(&bench, &changes);
 }

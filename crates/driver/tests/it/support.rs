@@ -59,6 +59,7 @@ pub(crate) struct Model {
     info: ProviderInfo,
     script: Mutex<VecDeque<Step>>,
     pub(crate) told: Mutex<Vec<String>>,
+    pub(crate) instructions: Mutex<Vec<Option<String>>>,
     pub(crate) turns: AtomicUsize,
 }
 
@@ -70,6 +71,7 @@ impl Provider for Model {
 
     async fn turn(&self, request: TurnRequest<'_>, sink: &dyn TurnSink) -> Result<Turn, ProviderError> {
         self.turns.fetch_add(1, Ordering::SeqCst);
+        self.instructions.lock().unwrap().push(request.instructions.map(Into::into));
         for message in request.messages {
             if let Message::Tool { output, .. } = message {
                 self.told.lock().unwrap().push(output.text().into());
@@ -129,6 +131,7 @@ impl Bench {
             },
             script: Mutex::new(script.into_iter().collect()),
             told: Mutex::default(),
+            instructions: Mutex::default(),
             turns: AtomicUsize::new(0),
         });
         let (clock, sink) = (Arc::new(FakeClock::new()), Arc::new(sink));

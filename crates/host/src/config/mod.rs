@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use countersign_approval_core::json::{Document, Exact, Gate, Refused};
-use countersign_driver::{IdlePause, RunLimits};
+use countersign_driver::{ApprovalFeature, IdlePause, RunLimits};
 use url::Url;
 
 use crate::error::StartError;
@@ -71,6 +71,7 @@ struct Listen {
 pub(crate) struct Approvals {
     pub(crate) idle_pause: IdlePause,
     pub(crate) limits: countersign_approval_core::registry::Limits,
+    pub(crate) features: Vec<ApprovalFeature>,
 }
 
 impl HostConfig {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign_approval_core::ids::Subject;
 use countersign_approval_core::registry::Limits;
-use countersign_driver::{IdlePause, RunLimits};
+use countersign_driver::{ApprovalFeature, IdlePause, RunLimits};
 use countersign_protocol::code::Code;
 use countersign_protocol::version::feature;
 use url::{Host, Url};
@@ -78,23 +78,28 @@ pub(super) fn approvals(field: &Field<'_>) -> Result<Approvals, StartError> {
     if let Some(rejected) = members.optional("maxRejectedPerMinute") {
         limits.max_rejected_per_minute = rejected.number(1..=u32::MAX.into())?;
     }
-    if let Some(features) = members.optional("features") {
-        no_features(&features)?;
-    }
+    let features =
+        members.optional("features").map(|field| features(&field)).transpose()?.unwrap_or_default();
     members.finish()?;
-    Ok(Approvals { idle_pause, limits })
+    Ok(Approvals { idle_pause, limits, features })
 }
 
-/// The design's additions to the contract come with later versions; naming one now must not look like having it.
-fn no_features(field: &Field<'_>) -> Result<(), StartError> {
-    const LATER: [&str; 3] = [feature::APPROVAL_DIGEST, feature::DENIAL_FEEDBACK, feature::BATCH_APPROVALS];
-    match field.array(0..=LATER.len())?.first() {
-        None => Ok(()),
-        Some(named) if LATER.contains(&named.string(1..=64)?.as_str()) => {
-            Err(named.invalid("not served by this version"))
+/// The design's additions to the contract. One that comes with a later version must not look like being had.
+fn features(field: &Field<'_>) -> Result<Vec<ApprovalFeature>, StartError> {
+    const SERVED: [ApprovalFeature; 2] = [ApprovalFeature::Digest, ApprovalFeature::DenialFeedback];
+    let mut features = Vec::new();
+    for named in field.array(0..=SERVED.len() + 1)? {
+        let name = named.string(1..=64)?;
+        match SERVED.into_iter().find(|served| served.name() == name) {
+            Some(served) if features.contains(&served) => return Err(named.invalid("it is named twice")),
+            Some(served) => features.push(served),
+            None if name == feature::BATCH_APPROVALS => {
+                return Err(named.invalid("not served by this version"));
+            }
+            None => return Err(named.invalid("unknown feature")),
         }
-        Some(unknown) => Err(unknown.invalid("unknown feature")),
     }
+    Ok(features)
 }
 
 pub(super) fn limits(field: Option<Field<'_>>) -> Result<RunLimits, StartError> {

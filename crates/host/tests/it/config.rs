@@ -144,6 +144,13 @@ fn every_field_is_accepted_within_its_rule() {
             with("/approvals", json!({"interactive": true, "maxPending": 1, "maxRejectedPerMinute": 1})),
         ),
         (
+            "approvals",
+            with(
+                "/approvals",
+                json!({"interactive": true, "features": ["denial-feedback", "approval-digest"]}),
+            ),
+        ),
+        (
             "limits",
             with(
                 "/limits",
@@ -305,8 +312,16 @@ fn every_broken_rule_is_named_with_its_field() {
         ),
         (
             "approvals.features[0]",
-            with("/approvals", json!({"interactive": true, "features": ["approval-digest"]})),
+            with("/approvals", json!({"interactive": true, "features": ["batch-approvals"]})),
             later,
+        ),
+        (
+            "approvals.features[1]",
+            with(
+                "/approvals",
+                json!({"interactive": true, "features": ["approval-digest", "approval-digest"]}),
+            ),
+            "named twice",
         ),
         (
             "approvals.features[0]",
@@ -715,7 +730,11 @@ fn secrets_are_not_shown() {
 #[tokio::test]
 async fn a_configured_host_serves() {
     let directory = directory();
-    let config = put(with("/listen", json!({"port": 0})), "/approvals", json!({"interactive": true}));
+    let config = put(
+        with("/listen", json!({"port": 0})),
+        "/approvals",
+        json!({"interactive": true, "features": ["denial-feedback"]}),
+    );
     let config = put(config, "/limits", json!({"maxSteps": 3}));
     let config = HostConfig::parse(&config.to_string(), directory.path()).unwrap();
     let driver = configured_driver(&config, Extras::default()).unwrap();
@@ -724,7 +743,12 @@ async fn a_configured_host_serves() {
     let answer = peer.ask(&Ask::post("/v1/runs").token(ANN).json(&plain("x"))).await;
     assert_eq!(answer.json()["text"], "Hello.");
     let features = peer.ask(&Ask::get("/v1/protocol").token(ANN)).await.json()["features"].take();
-    assert!(features.as_array().unwrap().contains(&json!("interactive-approvals")));
+    let features = features.as_array().unwrap();
+    for (name, offered) in
+        [("interactive-approvals", true), ("denial-feedback", true), ("approval-digest", false)]
+    {
+        assert_eq!(features.contains(&json!(name)), offered, "{name}");
+    }
     host.close().await;
 }
 

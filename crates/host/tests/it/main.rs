@@ -8,6 +8,7 @@
     reason = "tests and what they share fail by panicking"
 )]
 
+mod additions;
 mod bodies;
 mod catalog;
 #[cfg(unix)]

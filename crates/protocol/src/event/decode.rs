@@ -93,7 +93,9 @@ fn run_completed(result: RunResult, run_id: RunId, expect: &Expectation) -> Read
         return Err(EventError::invalid("`result.runId` is not the event's `runId`"));
     }
     if !expect.fits(&result) {
-        return Err(EventError::invalid("`result` has another provider or model than the request"));
+        return Err(EventError::invalid(
+            "`result` has another provider or model than the request, or lacks its `output`",
+        ));
     }
     Ok(EventBody::RunCompleted { result: Box::new(result) })
 }

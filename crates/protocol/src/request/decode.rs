@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use countersign_approval_core::ids::{InvalidName, ModelId, ProviderId, ToolName};
-use countersign_approval_core::json::{Document, Node};
+use countersign_approval_core::json::{Document, Exact, Gate, MAX_DEPTH, Node};
 use countersign_approval_core::review::IdlePolicy;
 
 use super::read::{Read, boolean, fault, integer, list, object, pattern, required, strict, text, word};
@@ -39,6 +39,7 @@ pub(super) fn request(body: &str) -> Read<RunRequest> {
         max_steps: draft.max_steps,
         max_output_tokens: draft.max_output_tokens,
         idle_timeout_ms: draft.idle_timeout_ms,
+        output_schema: draft.output_schema,
         metadata: draft.metadata,
         idempotency_key: draft.idempotency_key,
         retry: draft.retry,
@@ -57,6 +58,7 @@ struct Draft {
     max_steps: Option<u32>,
     max_output_tokens: Option<u32>,
     idle_timeout_ms: Option<u32>,
+    output_schema: Option<Exact>,
     metadata: BTreeMap<String, String>,
     idempotency_key: Option<String>,
     retry: Option<Retry>,
@@ -74,6 +76,7 @@ impl Draft {
             "maxSteps" => integer(node, 1..=64).map(|v| self.max_steps = Some(v)),
             "maxOutputTokens" => integer(node, 1..=65_536).map(|v| self.max_output_tokens = Some(v)),
             "idleTimeoutMs" => integer(node, 0..=MAX_MS).map(|v| self.idle_timeout_ms = Some(v)),
+            "outputSchema" => schema(node).map(|v| self.output_schema = Some(v)),
             "metadata" => metadata(node).map(|v| self.metadata = v),
             "idempotencyKey" => idempotency_key(node).map(|v| self.idempotency_key = Some(v)),
             "retry" => retry(node).map(|v| self.retry = Some(v)),
@@ -87,7 +90,6 @@ impl Draft {
         let (what, read) = match name {
             "session" => (Unavailable::Session, object(node).map(drop)),
             "retrieval" => (Unavailable::Retrieval, object(node).map(drop)),
-            "outputSchema" => (Unavailable::OutputSchema, object(node).map(drop)),
             "outputArtifact" => (Unavailable::OutputArtifact, object(node).map(drop)),
             "applicationTools" => (Unavailable::ApplicationTools, list(node, 1..=32, object).map(drop)),
             // Some clients write the empty list, which asks for nothing.
@@ -105,6 +107,14 @@ impl Draft {
 fn parsed<T>(node: Node<'_>, parse: fn(&str) -> Result<T, InvalidName>) -> Read<T> {
     let Some(text) = node.as_str() else { return fault("expected a string") };
     parse(&text).or_else(|error| fault(error.rule))
+}
+
+/// A JSON Schema, its numbers as they are written. Whether it is one is for whoever compiles it.
+fn schema(node: Node<'_>) -> Read<Exact> {
+    object(node)?;
+    // Where it breaks the rule may be content.
+    let rule = format!("expected at most {MAX_DEPTH} levels, and no key `__proto__`");
+    node.to_exact(Gate::OUTPUT).or_else(|_| fault(rule))
 }
 
 fn message(node: Node<'_>) -> Read<Message> {

@@ -1,7 +1,7 @@
 //! The rows of the contract's 10.3 and 10.4 that are in scope here, as streams of bytes and of events.
 
 use countersign_approval_core::review::IdlePolicy;
-use countersign_protocol::request::Approvals;
+use countersign_protocol::request::{Approvals, RunRequest};
 use countersign_protocol::sse::Decoder;
 use countersign_protocol::stream::{Expectation, StreamCheck};
 
@@ -353,4 +353,19 @@ fn after_the_end() {
     check.accept("null").unwrap_err();
     assert_eq!(check.accept(&started()).unwrap_err().code().as_str(), "INVALID_STREAM");
     assert_eq!(check.finish().unwrap_err().code().as_str(), "INCOMPLETE_STREAM");
+}
+
+/// Contract 2.2, 7.2: whoever gave a schema gets `output`, null included; whoever did not bears one.
+#[test]
+fn outputs() {
+    let asked = RunRequest { output_schema: Some(output("{}")), ..hello() };
+    let ends = |request: &RunRequest, extra: &str| {
+        play(request, &[started(), line(2, "run.completed", &result(extra))]).1
+    };
+    assert_eq!(ends(&asked, ""), "INVALID_STREAM");
+    for extra in [r#","output":null"#, r#","output":{"n":9007199254740993}"#] {
+        assert_eq!(ends(&asked, extra), "ok");
+        assert_eq!(ends(&hello(), extra), "ok");
+    }
+    assert_eq!(ends(&asked, r#","output":{"a":1,"a":2}"#), "INVALID_STREAM");
 }

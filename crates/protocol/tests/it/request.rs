@@ -267,11 +267,28 @@ fn errors_are_not_an_echo() {
     }
 }
 
+/// Contract 2, 7.5: an object, carried as it is written; whether it is a schema is not this crate's business.
+#[test]
+fn output_schema() {
+    let schema = r#"{"$schema":7,"maximum":9007199254740993.0,"b":1,"a":[1e400]}"#;
+    let request = good(&format!(r#""outputSchema": {schema}"#));
+    assert_eq!(request.output_schema.as_ref().unwrap().text(), schema);
+    assert!(serde_json::to_string(&request).unwrap().contains(&format!(r#""outputSchema":{schema}"#)));
+    let nested = |n: usize| format!(r#""outputSchema":{}1{}"#, r#"{"not":"#.repeat(n), "}".repeat(n));
+    good(&nested(64));
+    let too_deep = refusal(&nested(65));
+    assert_eq!(too_deep, "outputSchema: expected at most 64 levels, and no key `__proto__`");
+    assert_eq!(refusal(r#""outputSchema":{"properties":{"__proto__":{}}}"#), too_deep);
+    for value in ["true", "[]", r#""{}""#, "7"] {
+        assert_eq!(refusal(&format!(r#""outputSchema":{value}"#)), "outputSchema: expected an object");
+    }
+}
+
 /// Members that the contract has and this version does not serve are seen, in order, and only their kind is checked.
 #[test]
 fn unserved_members_are_noted() {
     let request = good(
-        r#""session":{"id":"x"},"retrieval":{},"applicationTools":[{}],"outputSchema":{"type":"object"},"attachments":[{}],"outputArtifact":{}"#,
+        r#""session":{"id":"x"},"retrieval":{},"applicationTools":[{}],"attachments":[{}],"outputArtifact":{}"#,
     );
     assert_eq!(
         request.unavailable,
@@ -279,7 +296,6 @@ fn unserved_members_are_noted() {
             Unavailable::Session,
             Unavailable::Retrieval,
             Unavailable::ApplicationTools,
-            Unavailable::OutputSchema,
             Unavailable::Attachments,
             Unavailable::OutputArtifact
         ]
@@ -287,13 +303,9 @@ fn unserved_members_are_noted() {
     assert!(!serde_json::to_string(&request).unwrap().contains("session"));
     // Some clients write the empty list.
     assert!(good(r#""attachments":[]"#).unavailable.is_empty());
-    for member in [
-        r#""applicationTools":[]"#,
-        r#""applicationTools":{}"#,
-        r#""outputSchema":true"#,
-        r#""attachments":[1]"#,
-        r#""session":[]"#,
-    ] {
+    for member in
+        [r#""applicationTools":[]"#, r#""applicationTools":{}"#, r#""attachments":[1]"#, r#""session":[]"#]
+    {
         assert!(RunRequest::decode(&with(member)).is_err(), "{member}");
     }
 }

@@ -43,6 +43,8 @@ pub struct Entry {
     pub arguments: Option<Box<str>>,
     /// How the review or the execution ended.
     pub outcome: Option<String>,
+    /// What the person gave as the reason of the decision.
+    pub reason: Option<String>,
     /// Why a decision was refused.
     pub code: Option<String>,
     /// The digest of the reviewed or executed call.
@@ -72,6 +74,7 @@ impl Entry {
             tool: text(call.name),
             arguments: call.arguments.map(|raw| raw.get().into()),
             outcome: text(members.outcome.or(resolution.outcome)),
+            reason: text(members.reason),
             code: text(members.code),
             digest: text(members.digest),
         })
@@ -96,6 +99,8 @@ struct Members<'a> {
     call_id: Option<&'a RawValue>,
     #[serde(borrow)]
     outcome: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reason: Option<&'a RawValue>,
     #[serde(borrow)]
     code: Option<&'a RawValue>,
     #[serde(borrow)]

@@ -95,6 +95,7 @@ pub(crate) fn resolved(number: u64) -> AuditRecord {
             decided_at: Timestamp::from_millis(1_767_323_046_000),
         },
         approval,
+        reason: None,
     }
 }
 

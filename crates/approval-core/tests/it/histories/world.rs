@@ -188,7 +188,7 @@ impl World {
             Held::Settling(n, proposal) if accepts => {
                 let outcome = proposal.resolution().outcome;
                 self.accept(proposal.record());
-                let Settled { waiter, end } = self.registry.commit(*proposal).unwrap();
+                let Settled { waiter, end, .. } = self.registry.commit(*proposal).unwrap();
                 assert_eq!(end.unwrap().outcome, outcome);
                 self.tell(n, &waiter);
                 self.model.happens(n, Fact::Ended(outcome));
@@ -267,6 +267,7 @@ impl World {
                 arguments: Exact::parse(&arguments(n)).unwrap(),
             },
             decision,
+            reason: None,
         };
         let mut request = honest;
         let lacks_grants = random.one_in(6);

@@ -36,6 +36,7 @@ const PROVIDER: &str = r#"{
     "id": "mock", "kind": "scripted", "models": ["demo"],
     "scripts": {
         "quick": [{"text": "Hello."}],
+        "json": [{"text": " { \"n\": 1.50, \"s\": \"\\u00e9\" }\n"}],
         "write": [{"calls": [{"id": "call-1", "name": "write", "arguments": {"k": [1, 2]}}]}, {"text": "Written."}],
         "lookup": [{"calls": [{"id": "call-1", "name": "lookup", "arguments": {"q": "x"}}]}, {"text": "Found."}],
         "slow": [{"text": "At last.", "delayMs": 100000000}],
