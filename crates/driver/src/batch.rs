@@ -7,6 +7,7 @@ use countersign_approval_core::json::{Exact, Kind};
 use countersign_approval_core::snapshot::ToolCall;
 use countersign_protocol::code::{Code, ErrorInfo};
 
+use crate::application::ApplicationTools;
 use crate::driver::RegisteredTool;
 use crate::provider::ProposedCall;
 
@@ -27,6 +28,8 @@ pub(crate) enum Step {
 pub(crate) struct Selected<'a> {
     /// All that are registered.
     pub(crate) tools: &'a BTreeMap<ToolName, RegisteredTool>,
+    /// Those that the request brings.
+    pub(crate) application: &'a ApplicationTools,
     /// Those that the request names, at most 32.
     pub(crate) names: &'a [ToolName],
 }
@@ -34,7 +37,7 @@ pub(crate) struct Selected<'a> {
 impl<'a> Selected<'a> {
     fn get(self, name: &str) -> Option<(&'a ToolName, &'a RegisteredTool)> {
         let name = self.names.iter().find(|selected| selected.as_str() == name)?;
-        Some((name, self.tools.get(name)?))
+        Some((name, self.application.get(name).or_else(|| self.tools.get(name))?))
     }
 }
 

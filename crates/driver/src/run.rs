@@ -23,6 +23,7 @@ use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::application::ApplicationTools;
 use crate::batch::{self, Selected};
 use crate::driver::{Parts, millis};
 use crate::idle::IdleClock;
@@ -31,6 +32,7 @@ use crate::stream::{Gone, Outlet};
 use crate::turn::{Throttle, TurnQueue};
 use crate::usage::UsageTotal;
 
+mod application;
 mod call;
 
 /// Contract 2: what a request that names no bound gets.
@@ -42,6 +44,8 @@ pub(crate) struct Run {
     parts: Arc<Parts>,
     provider: Arc<dyn Provider>,
     request: RunRequest,
+    /// The tools that the request brings.
+    application: Arc<ApplicationTools>,
     /// Who started it; the grants of the credential were checked before.
     subject: Subject,
     run_id: RunId,
@@ -101,6 +105,7 @@ impl Run {
         parts: Arc<Parts>,
         provider: Arc<dyn Provider>,
         request: RunRequest,
+        application: ApplicationTools,
         subject: Subject,
         run_id: RunId,
         outlet: Outlet,
@@ -113,6 +118,7 @@ impl Run {
             parts,
             provider,
             request,
+            application: Arc::new(application),
             subject,
             run_id,
             outlet: Arc::new(outlet),
@@ -132,7 +138,7 @@ impl Run {
             model: self.request.model.clone(),
         })
         .await;
-        let parts = Arc::clone(&self.parts);
+        let (parts, application) = (Arc::clone(&self.parts), Arc::clone(&self.application));
         let mut messages = self.opening_messages();
         let mut used_ids: Vec<CallId> = Vec::new();
         let mut usage = UsageTotal::default();
@@ -150,7 +156,8 @@ impl Run {
                 return Err(Code::TRUNCATED_TOOL_CALL.into());
             }
             let position = if step == last { batch::Step::Last } else { batch::Step::Earlier };
-            let selected = Selected { tools: &parts.tools, names: &self.request.tools };
+            let selected =
+                Selected { tools: &parts.tools, application: &application, names: &self.request.tools };
             let calls = batch::check(turn.calls, position, selected, &mut used_ids)?;
             messages.push(Message::Assistant(AssistantMessage {
                 text: turn.text,
@@ -158,7 +165,8 @@ impl Run {
                 native: turn.native,
             }));
             for call in calls {
-                let Some(tool) = parts.tools.get(&call.name) else {
+                let tool = application.get(&call.name).or_else(|| parts.tools.get(&call.name));
+                let Some(tool) = tool else {
                     return Err(Code::TOOL_NOT_ALLOWED.into());
                 };
                 let output = self.call(&call, tool).await?;
@@ -190,7 +198,10 @@ impl Run {
             .request
             .tools
             .iter()
-            .filter_map(|name| Some(self.parts.tools.get(name)?.definition.clone()))
+            .filter_map(|name| {
+                let tool = self.application.get(name).or_else(|| self.parts.tools.get(name));
+                tool.map(|tool| tool.definition.clone())
+            })
             .collect();
         let model = self.request.model.clone();
         let instructions = self.request.instructions.clone();

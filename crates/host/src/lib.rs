@@ -23,6 +23,7 @@
 //!             providers: vec!["mock".into()],
 //!             tools: vec!["save_proposal".into()],
 //!             approve_tools: vec!["save_proposal".into()],
+//!             application_tools: Vec::new(),
 //!         }],
 //!         ..Options::default()
 //!     },
@@ -53,6 +54,6 @@ mod wire;
 pub use config::{Answer, HostConfig, Probed};
 pub use configured::{Extras, configured_driver};
 pub use error::StartError;
-pub use options::{Concurrency, Options, Token};
+pub use options::{ApplicationToolGrant, Concurrency, Options, Token};
 pub use serve::{Host, serve};
 pub use service::Service;

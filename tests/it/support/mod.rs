@@ -101,6 +101,7 @@ pub(crate) fn options(concurrency: Concurrency) -> Options {
         providers: providers.iter().map(ToString::to_string).collect(),
         tools: vec!["write".into()],
         approve_tools: approve.iter().map(ToString::to_string).collect(),
+        application_tools: Vec::new(),
     };
     Options {
         port: 0,

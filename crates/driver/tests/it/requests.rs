@@ -83,6 +83,7 @@ async fn grants() {
             providers: Allow::only(providers.iter().copied()),
             tools: Allow::only(tools.iter().copied()),
             approve_tools: Allow::none(),
+            ..Grants::all()
         },
     };
     let code = |principal| {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use countersign_approval_core::registry::Limits;
-use countersign_driver::{IdlePause, RunLimits};
+use countersign_driver::{ApplicationToolSettings, IdlePause, Review, RunLimits};
 use countersign_protocol::code::Code;
 use countersign_protocol::version::feature;
 use url::{Host, Url};
@@ -91,6 +91,25 @@ fn no_features(field: &Field<'_>) -> Result<(), StartError> {
         }
         Some(unknown) => Err(unknown.invalid("unknown feature")),
     }
+}
+
+pub(super) fn application_tools(field: &Field<'_>) -> Result<ApplicationToolSettings, StartError> {
+    let mut members = field.object()?;
+    let enabled = members.required("enabled")?;
+    if !enabled.boolean()? {
+        return Err(
+            enabled.invalid("expected true; leave `applicationTools` out to switch application tools off")
+        );
+    }
+    let mut settings = ApplicationToolSettings::default();
+    if let Some(require) = members.optional("requireApproval") {
+        settings.review = if require.boolean()? { Review::Required } else { Review::NotRequired };
+    }
+    if let Some(pending) = members.optional("maxPending") {
+        settings.max_pending = pending.number(1..=MAX_SAFE_INTEGER)?;
+    }
+    members.finish()?;
+    Ok(settings)
 }
 
 pub(super) fn limits(field: Option<Field<'_>>) -> Result<RunLimits, StartError> {

@@ -3,6 +3,7 @@
 mod absent;
 mod catalog;
 mod decisions;
+mod executions;
 mod runs;
 
 use countersign_approval_core::grants::Principal;
@@ -16,6 +17,7 @@ use crate::service::Shared;
 
 pub(crate) use absent::Absent;
 pub(crate) use decisions::decide;
+pub(crate) use executions::{progress, result};
 pub(crate) use runs::run;
 
 /// `GET /health`: no credential, no version.
@@ -63,6 +65,8 @@ impl Read {
 pub(crate) enum Write {
     Run,
     Decision,
+    ToolProgress,
+    ToolResult,
     Absent(Absent),
 }
 
@@ -74,6 +78,8 @@ impl Write {
         match path {
             version::RUNS_PATH => Some(Self::Run),
             version::DECISIONS_PATH => Some(Self::Decision),
+            version::TOOL_PROGRESS_PATH => Some(Self::ToolProgress),
+            version::TOOL_RESULTS_PATH => Some(Self::ToolResult),
             _ => Absent::at(path).map(Self::Absent),
         }
     }

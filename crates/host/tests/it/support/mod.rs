@@ -190,6 +190,7 @@ pub(crate) fn options() -> Options {
         providers: providers.iter().map(ToString::to_string).collect(),
         tools: tools.iter().map(ToString::to_string).collect(),
         approve_tools: approve.iter().map(ToString::to_string).collect(),
+        application_tools: Vec::new(),
     };
     let both = &["mock", "spare"];
     let tools = &["write", "lookup"];
