@@ -9,6 +9,7 @@
 #![allow(clippy::type_complexity, reason = "tables of cases")]
 
 mod ahead;
+mod application;
 mod behaviours;
 mod gate;
 mod histories;

@@ -13,6 +13,7 @@ mod catalog;
 #[cfg(unix)]
 mod config;
 mod decisions;
+mod executions;
 mod headers;
 mod noise;
 mod order;

@@ -161,7 +161,12 @@ fn executions() {
         let text = format!(r#"{{{ids},"status":"{word}"}}"#);
         assert_eq!(serde_json::to_string(&receipt).unwrap(), text);
     }
-    check(EventBody::ToolExecutionRequested { execution }, expect![[r#""execution":{"executionId":"0e1d2c3e-5a4b-4c3d-8e2f-0123456789ab","runId":"6f0c2d1e-5a4b-4c3d-8e2f-0123456789ab","call":{"id":"call-1","name":"write","arguments":{"n":1.0}}}}"#]]);
+    check(
+        EventBody::ToolExecutionRequested { execution },
+        expect![[
+            r#""execution":{"executionId":"0e1d2c3e-5a4b-4c3d-8e2f-0123456789ab","runId":"6f0c2d1e-5a4b-4c3d-8e2f-0123456789ab","call":{"id":"call-1","name":"write","arguments":{"n":1.0}}}}"#
+        ]],
+    );
 }
 
 /// Contract 7.6, strict bodies, and what each refusal is called (1.2, 4.6).
