@@ -65,11 +65,6 @@ impl InputSchema {
         Self::of_value(&value).map_err(InvalidSchema)
     }
 
-    /// Compiles a schema that a request brings.
-    pub(crate) fn of_request(schema: &Exact) -> Result<Self, String> {
-        Self::compile(schema).map_err(|invalid| invalid.0)
-    }
-
     fn of_value(value: &Value) -> Result<Self, String> {
         if let Some(dialect) = value.get("$schema") {
             let draft7 =

@@ -19,11 +19,6 @@ impl InputSchema {
         }
     }
 
-    /// As [`of_tool`](Self::of_tool), for a schema that a request brings.
-    pub(crate) fn of_request(schema: &Exact) -> Result<Self, String> {
-        Self::of_tool(schema)
-    }
-
     pub(crate) fn check(&self, _arguments: &Exact) -> Result<(), String> {
         Ok(())
     }
