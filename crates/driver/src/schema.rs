@@ -1,13 +1,17 @@
-//! Validation of arguments against a tool's JSON Schema (contract 7.3, 7.5), and of what a program gives a function. It
-//! never fills defaults or coerces.
+//! Validation of arguments against a tool's JSON Schema (contract 7.3, 7.5), of what a program gives a function, and of what
+//! a request wants checked by a schema of its own. It never fills defaults or coerces.
 
+mod bounds;
 mod misfit;
+mod request;
 
 use countersign_approval_core::json::{Document, Exact, Kind, Node};
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::{Map, Number, Value};
 
+use bounds::Shape;
 pub use misfit::Misfit;
+pub(crate) use request::RequestSchema;
 
 /// A compiled input schema. Draft-07, no references outside the schema, patterns of linear time only.
 ///
@@ -24,7 +28,7 @@ pub use misfit::Misfit;
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-pub struct InputSchema(Validator);
+pub struct InputSchema(Judge);
 
 /// A schema that cannot be used; says what is wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +43,10 @@ const MISFITS: usize = 16;
 
 /// A compiled pattern may take this much memory.
 const PATTERN_BYTES: usize = 1 << 20;
+
+/// How a schema may say that it is of draft-07.
+const DRAFT_07: [&str; 2] =
+    ["http://json-schema.org/draft-07/schema", "http://json-schema.org/draft-07/schema#"];
 
 impl InputSchema {
     /// Compiles the schema of a tool, whose arguments are an object.
@@ -67,31 +75,26 @@ impl InputSchema {
 
     fn of_value(value: &Value) -> Result<Self, String> {
         if let Some(dialect) = value.get("$schema") {
-            let draft7 =
-                ["http://json-schema.org/draft-07/schema", "http://json-schema.org/draft-07/schema#"];
-            if !dialect.as_str().is_some_and(|dialect| draft7.contains(&dialect)) {
+            if !dialect.as_str().is_some_and(|dialect| DRAFT_07.contains(&dialect)) {
                 return Err("$schema: a host tool's schema is read as draft-07; leave $schema out".into());
             }
         }
         if value.get("$async").is_some_and(|value| *value == Value::Bool(true)) {
             return Err("$async: asynchronous schemas are not supported".into());
         }
-        jsonschema::options()
-            .with_draft(Draft::Draft7)
-            .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES))
-            .should_validate_formats(false)
-            .build(value)
-            .map(Self)
-            .map_err(|error| shorten(&error.to_string()))
+        let validator = build(value, Draft::Draft7, PATTERN_BYTES)?;
+        // Whoever has the host's tools may have more than a request; what is not bounded counts as recursive.
+        let shape = bounds::check(value, None).unwrap_or(Shape::Recursive);
+        Ok(Self(Judge { validator, shape }))
     }
 
     /// Checks arguments. The message names the path and what was expected, and repeats no value.
     pub(crate) fn check(&self, arguments: &Exact) -> Result<(), String> {
         let value = value_of(arguments.text()).ok_or("the arguments are not readable")?;
-        let Some(error) = self.0.iter_errors(&value).next() else { return Ok(()) };
-        let path = error.instance_path().to_string();
-        let path = if path.is_empty() { "the arguments".to_owned() } else { path };
-        Err(shorten(&format!("{path}: {}", error.masked())))
+        self.0.check(&value).map_err(|(path, what)| {
+            let path = if path.is_empty() { "the arguments" } else { &path };
+            shorten(&format!("{path}: {what}"))
+        })
     }
 
     /// Checks a JSON text that passed a gate, for whoever wrote the value: the answer names a place that does not fit, what
@@ -101,9 +104,56 @@ impl InputSchema {
     /// [`Misfit`].
     pub fn explain(&self, text: &str) -> Result<(), Misfit> {
         let value = value_of(text).ok_or_else(Misfit::unreadable)?;
-        let first = self.0.iter_errors(&value).take(MISFITS).min_by_key(Misfit::rank);
-        first.map_or(Ok(()), |error| Err(Misfit::of(&error)))
+        let Judge { validator, shape } = &self.0;
+        match shape {
+            _ if validator.is_valid(&value) => Ok(()),
+            Shape::Recursive => Err(Misfit::somewhere(&value)),
+            Shape::Finite => {
+                let first = validator.iter_errors(&value).take(MISFITS).min_by_key(Misfit::rank);
+                first.map_or(Ok(()), |error| Err(Misfit::of(&error)))
+            }
+        }
     }
+}
+
+/// A compiled schema, and how it may be asked.
+#[derive(Debug)]
+struct Judge {
+    validator: Validator,
+    shape: Shape,
+}
+
+impl Judge {
+    /// Gives the place that does not fit, and why, without the value.
+    fn check(&self, value: &Value) -> Result<(), (String, String)> {
+        // Of the validator's ways to check, only this one remembers what it saw of a schema that refers to itself. The
+        // others go every way again, and there can be twice as many at each level of the value.
+        if self.validator.is_valid(value) {
+            return Ok(());
+        }
+        let error = match self.shape {
+            Shape::Finite => self.validator.validate(value).err(),
+            Shape::Recursive => None,
+        };
+        Err(error.map_or_else(
+            || (String::new(), "does not fit the schema".into()),
+            |error| (error.instance_path().to_string(), error.masked().to_string()),
+        ))
+    }
+}
+
+/// Compiles a schema: nothing is fetched, patterns take linear time, and annotations (`format`, `content…`) assert nothing.
+fn build(value: &Value, draft: Draft, pattern_bytes: usize) -> Result<Validator, String> {
+    let mut options = jsonschema::options()
+        .with_draft(draft)
+        .offline()
+        .with_pattern_options(PatternOptions::regex().size_limit(pattern_bytes))
+        .should_validate_formats(false)
+        .without_content_media_type_support("application/json");
+    for encoding in ["base64", "base64url", "base32", "base32hex", "base16"] {
+        options = options.without_content_encoding_support(encoding);
+    }
+    options.build(value).map_err(|error| shorten(&error.to_string()))
 }
 
 fn shorten(message: &str) -> String {

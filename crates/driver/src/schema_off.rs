@@ -2,6 +2,7 @@
 //! object" is accepted.
 
 use countersign_approval_core::json::Exact;
+use countersign_protocol::code::{Code, ErrorInfo};
 
 /// The one schema that needs no validator: every call's arguments are an object anyway.
 #[derive(Debug)]
@@ -21,5 +22,21 @@ impl InputSchema {
 
     pub(crate) fn check(&self, _arguments: &Exact) -> Result<(), String> {
         Ok(())
+    }
+}
+
+/// A schema that a request brings: none can be had.
+#[derive(Debug, Clone)]
+pub(crate) enum RequestSchema {}
+
+impl RequestSchema {
+    /// Refuses the member by its name.
+    pub(crate) fn compile(field: &str, _schema: &Exact) -> Result<Self, ErrorInfo> {
+        let message = format!("{field} is not served by this host; leave it out");
+        Err(ErrorInfo::new(Code::INVALID_REQUEST).with_message(message))
+    }
+
+    pub(crate) fn check(&self, _value: &Exact) -> Result<(), String> {
+        match *self {}
     }
 }

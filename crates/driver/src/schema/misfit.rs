@@ -28,6 +28,15 @@ impl Misfit {
         Self { path: String::new(), expected: "JSON".into(), got: "something else".into() }
     }
 
+    /// The place was not looked for.
+    pub(super) fn somewhere(value: &Value) -> Self {
+        Self {
+            path: String::new(),
+            expected: "what the schema allows, in all its parts".into(),
+            got: got(value),
+        }
+    }
+
     /// The smaller, the more it tells: a name that is missing says more than the one that stands there in its place.
     pub(super) fn rank(error: &ValidationError<'_>) -> u8 {
         match error.kind() {
