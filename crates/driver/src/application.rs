@@ -1,16 +1,15 @@
 //! Tools that the application executes itself: what a request defines, checked (contract 7.6, 2.1 row 12).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use countersign_approval_core::grants::Grants;
 use countersign_approval_core::ids::ToolName;
 use countersign_protocol::code::{Code, ErrorInfo};
 use countersign_protocol::request::{ApplicationTool, MAX_DEFINITION_BYTES, RunRequest};
 
-use crate::driver::{Executor, RegisteredTool};
+use crate::driver::{ArgumentSchema, Executor, RegisteredTool};
 use crate::provider::ToolDefinition;
-use crate::schema::InputSchema;
+use crate::schema::RequestSchema;
 use crate::tools::Review;
 
 /// Application tools are on if a driver has these (contract 6.1, `applicationTools`).
@@ -73,9 +72,7 @@ pub(crate) fn check(
         }
     }
     let compiled = definitions.iter().enumerate().map(|(at, definition)| {
-        compile(definition, settings)
-            .map(|tool| (definition.name.clone(), tool))
-            .map_err(|message| refused(Code::INVALID_SCHEMA, at, message))
+        compile(at, definition, settings).map(|tool| (definition.name.clone(), tool))
     });
     compiled.collect()
 }
@@ -91,23 +88,21 @@ pub(crate) fn apply_grants(tools: &mut ApplicationTools, grants: &Grants) {
 }
 
 fn compile(
+    at: usize,
     definition: &ApplicationTool,
     settings: ApplicationToolSettings,
-) -> Result<RegisteredTool, String> {
-    let schema = InputSchema::of_request(&definition.input_schema)
-        .map_err(|message| format!("inputSchema: {message}"))?;
-    let output_schema = definition
-        .output_schema
-        .as_ref()
-        .map(InputSchema::of_request)
-        .transpose()
-        .map_err(|message| format!("outputSchema: {message}"))?;
+) -> Result<RegisteredTool, ErrorInfo> {
+    let compile =
+        |member: &str, schema| RequestSchema::compile(&format!("applicationTools[{at}].{member}"), schema);
+    let schema = ArgumentSchema::Request(compile("inputSchema", &definition.input_schema)?);
+    let output_schema =
+        definition.output_schema.as_ref().map(|schema| compile("outputSchema", schema)).transpose()?;
     let review = match (settings.review, definition.requires_approval) {
         (Review::Required, _) | (_, Some(true)) => Review::Required,
         (Review::NotRequired, None | Some(false)) => Review::NotRequired,
     };
     Ok(RegisteredTool {
-        executor: Executor::Application { output_schema: output_schema.map(Arc::new) },
+        executor: Executor::Application { output_schema },
         review,
         definition: ToolDefinition {
             name: definition.name.clone(),

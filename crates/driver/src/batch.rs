@@ -42,7 +42,7 @@ impl<'a> Selected<'a> {
 }
 
 /// Checks all calls of a step; one bad call refuses them all.
-pub(crate) fn check(
+pub(crate) async fn check(
     proposed: Vec<ProposedCall>,
     step: Step,
     selected: Selected<'_>,
@@ -57,10 +57,14 @@ pub(crate) fn check(
             proposed.len()
         )));
     }
-    proposed.into_iter().map(|call| check_one(call, selected, used_ids)).collect()
+    let mut calls = Vec::with_capacity(proposed.len());
+    for call in proposed {
+        calls.push(check_one(call, selected, used_ids).await?);
+    }
+    Ok(calls)
 }
 
-fn check_one(
+async fn check_one(
     proposed: ProposedCall,
     selected: Selected<'_>,
     used_ids: &mut Vec<CallId>,
@@ -80,7 +84,7 @@ fn check_one(
     if arguments.kind() != Kind::Object {
         return Err(wrong(format!("{name}: the arguments are not a JSON object")));
     }
-    tool.schema.check(&arguments).map_err(|message| wrong(format!("{name}: {message}")))?;
+    tool.schema.check(&arguments).await.map_err(|message| wrong(format!("{name}: {message}")))?;
     Ok(ToolCall { id, name: name.clone(), arguments })
 }
 

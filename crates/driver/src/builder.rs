@@ -12,7 +12,7 @@ use countersign_approval_core::registry::Limits;
 
 use crate::application::ApplicationToolSettings;
 use crate::approve::Approve;
-use crate::driver::{Driver, Executor, Parts, RegisteredTool};
+use crate::driver::{ArgumentSchema, Driver, Executor, Parts, RegisteredTool};
 use crate::executions::Executions;
 use crate::provider::{Provider, ToolDefinition};
 use crate::reviews::Reviews;
@@ -143,6 +143,7 @@ impl Builder {
     }
 
     /// Lets requests bring tools that their application executes (contract 7.6).
+    #[cfg(feature = "schema")]
     pub const fn application_tools(mut self, settings: ApplicationToolSettings) -> Self {
         self.application_tools = Some(settings);
         self
@@ -260,7 +261,7 @@ fn tools(given: Vec<Arc<dyn Tool>>) -> Result<BTreeMap<ToolName, RegisteredTool>
         let registered = RegisteredTool {
             review: spec.review,
             definition,
-            schema,
+            schema: ArgumentSchema::Host(schema),
             executor: Executor::Host(Arc::clone(&tool)),
         };
         tools.insert(name, registered);

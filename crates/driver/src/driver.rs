@@ -10,6 +10,7 @@ use countersign_approval_core::clock::Clock;
 use countersign_approval_core::decision::DecisionRequest;
 use countersign_approval_core::grants::{Grants, Principal};
 use countersign_approval_core::ids::{Ids, ProviderId, RunId, ToolName};
+use countersign_approval_core::json::Exact;
 use countersign_approval_core::review::{IdlePolicy, Resolution};
 use countersign_protocol::code::{Code, ErrorInfo};
 use countersign_protocol::event::{EventBody, RunResult};
@@ -25,7 +26,7 @@ use crate::executions::Executions;
 use crate::provider::{Provider, ToolDefinition};
 use crate::reviews::Reviews;
 use crate::run::{self, Run};
-use crate::schema::InputSchema;
+use crate::schema::{InputSchema, RequestSchema};
 use crate::scope::Scope;
 use crate::stream::{self, EventStream};
 use crate::tools::{Review, Tool};
@@ -55,7 +56,30 @@ pub(crate) struct RegisteredTool {
     pub(crate) executor: Executor,
     pub(crate) review: Review,
     pub(crate) definition: ToolDefinition,
-    pub(crate) schema: InputSchema,
+    pub(crate) schema: ArgumentSchema,
+}
+
+/// What the arguments of a tool are judged by.
+pub(crate) enum ArgumentSchema {
+    /// Part of the host.
+    Host(InputSchema),
+    /// Part of a request.
+    Request(RequestSchema),
+}
+
+impl ArgumentSchema {
+    /// Checks arguments. The message repeats no value.
+    pub(crate) async fn check(&self, arguments: &Exact) -> Result<(), String> {
+        match self {
+            Self::Host(schema) => schema.check(arguments),
+            Self::Request(schema) => {
+                let (schema, arguments) = (schema.clone(), arguments.clone());
+                // Nobody else waits while a stranger's schema takes its time.
+                let checked = tokio::task::spawn_blocking(move || schema.check(&arguments)).await;
+                checked.unwrap_or_else(|_| Err("they cannot be checked now".into()))
+            }
+        }
+    }
 }
 
 /// Who executes a tool.
@@ -63,7 +87,7 @@ pub(crate) enum Executor {
     /// The driver.
     Host(Arc<dyn Tool>),
     /// The application that started the run; its outputs are checked.
-    Application { output_schema: Option<Arc<InputSchema>> },
+    Application { output_schema: Option<RequestSchema> },
 }
 
 impl Driver {
@@ -138,17 +162,18 @@ impl Driver {
         self.0.executions.progress(principal, identity)
     }
 
-    /// Takes an application's word on how an execution ended, once (contract 7.6).
+    /// Takes an application's word on how an execution ended, once (contract 7.6). A caller who goes away changes
+    /// nothing.
     ///
     /// # Errors
     /// As [`Driver::report_progress`]. `TOOL_OUTPUT_LIMIT` and `INVALID_TOOL_OUTPUT`, both uncertain: the execution is
     /// over, and its run ends with `TOOL_OUTCOME_UNCERTAIN`.
-    pub fn submit_result(
+    pub async fn submit_result(
         &self,
         result: &ExecutionResult,
         principal: &Principal,
     ) -> Result<ExecutionReceipt, ErrorInfo> {
-        self.0.executions.result(principal, result)
+        self.0.executions.result(principal, result).await
     }
 
     /// The protocol features that this driver switches on, in the contract's order (contract 1.6).

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::progress::Progress;
-use crate::schema::InputSchema;
+use crate::schema::RequestSchema;
 
 mod registry;
 
@@ -35,12 +35,28 @@ struct Waiting {
     ended: oneshot::Sender<Ended>,
     progress: Progress,
     aborted: CancellationToken,
-    output_schema: Option<Arc<InputSchema>>,
+    output_schema: Option<RequestSchema>,
 }
 
 impl Waiter for Waiting {
     fn is_aborted(&self) -> bool {
         self.aborted.is_cancelled()
+    }
+}
+
+impl Waiting {
+    /// Judges a report, tells the run, and says what the reporter is told.
+    fn settle(self, result: &ExecutionResult) -> Result<ExecutionReceipt, ErrorInfo> {
+        let (ended, answer) = match judged(&result.end, self.output_schema.as_ref()) {
+            Ok(ended) => (ended, Ok(result.identity.receipt(ReportStatus::Accepted))),
+            // The application did something, and nobody knows what (contract 5.4).
+            Err(error) => (Ended::Unusable(error.code.clone()), Err(error.uncertain())),
+        };
+        match self.ended.send(ended) {
+            Ok(()) => answer,
+            // The run ended meanwhile: as if the report had come a moment later.
+            Err(_) => Err(ErrorInfo::new(Code::TOOL_EXECUTION_NOT_FOUND)),
+        }
     }
 }
 
@@ -61,7 +77,7 @@ pub(crate) struct ExecutionOf<'a> {
     pub(crate) subject: &'a Subject,
     pub(crate) provider: &'a ProviderId,
     pub(crate) call: &'a ToolCall,
-    pub(crate) output_schema: Option<Arc<InputSchema>>,
+    pub(crate) output_schema: Option<RequestSchema>,
     pub(crate) aborted: &'a CancellationToken,
 }
 
@@ -149,25 +165,22 @@ impl Executions {
         Ok(identity.receipt(ReportStatus::Progress))
     }
 
-    /// Takes an end. From the moment that the execution is found it is over, whatever the output is worth.
-    pub(crate) fn result(
+    /// Takes an end. From the moment that the execution is found it is over, whatever the output is worth. A caller who
+    /// goes away changes nothing.
+    pub(crate) async fn result(
         &self,
         caller: &Principal,
         result: &ExecutionResult,
     ) -> Result<ExecutionReceipt, ErrorInfo> {
         let claimed = self.registry().claim(caller, &result.identity);
         let waiting = claimed.map_err(|refusal| ErrorInfo::new(refusal.code()))?;
-        // Judged without the lock: a schema takes its time.
-        let (ended, answer) = match judged(&result.end, waiting.output_schema.as_deref()) {
-            Ok(ended) => (ended, Ok(result.identity.receipt(ReportStatus::Accepted))),
-            // The application did something, and nobody knows what (contract 5.4).
-            Err(error) => (Ended::Unusable(error.code.clone()), Err(error.uncertain())),
-        };
-        match waiting.ended.send(ended) {
-            Ok(()) => answer,
-            // The run ended meanwhile: as if the report had come a moment later.
-            Err(_) => Err(ErrorInfo::new(Code::TOOL_EXECUTION_NOT_FOUND)),
+        if waiting.output_schema.is_none() {
+            return waiting.settle(result);
         }
+        let result = result.clone();
+        // Nobody else waits while a stranger's schema takes its time.
+        let settled = tokio::task::spawn_blocking(move || waiting.settle(&result)).await;
+        settled.unwrap_or_else(|_| Err(ErrorInfo::new(Code::INTERNAL_ERROR).uncertain()))
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry<Waiting>> {
@@ -177,7 +190,7 @@ impl Executions {
 }
 
 /// Contract 7.6: size first, then shape. An output that is not exact JSON was refused when the report was read.
-fn judged(end: &ExecutionEnd, schema: Option<&InputSchema>) -> Result<Ended, ErrorInfo> {
+fn judged(end: &ExecutionEnd, schema: Option<&RequestSchema>) -> Result<Ended, ErrorInfo> {
     let output = match end {
         ExecutionEnd::Output(output) => output,
         ExecutionEnd::Failed => return Ok(Ended::Failed),

@@ -156,9 +156,10 @@ impl Run {
                 return Err(Code::TRUNCATED_TOOL_CALL.into());
             }
             let position = if step == last { batch::Step::Last } else { batch::Step::Earlier };
-            let selected =
-                Selected { tools: &parts.tools, application: &application, names: &self.request.tools };
-            let calls = batch::check(turn.calls, position, selected, &mut used_ids)?;
+            let names = self.request.tools.clone();
+            let selected = Selected { tools: &parts.tools, application: &application, names: &names };
+            let checked = batch::check(turn.calls, position, selected, &mut used_ids);
+            let calls = Box::pin(self.guard(checked)).await??;
             messages.push(Message::Assistant(AssistantMessage {
                 text: turn.text,
                 calls: calls.clone(),

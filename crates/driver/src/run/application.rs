@@ -1,14 +1,12 @@
 //! A call that the application executes: reserved, handed over, answered (contract 7.6, 5.4).
 
-use std::sync::Arc;
-
 use countersign_approval_core::audit::BoxError;
 use countersign_approval_core::snapshot::ToolCall;
 use countersign_protocol::event::EventBody;
 
 use super::{Run, Stop};
 use crate::executions::{Ended, ExecutionOf, Ticket};
-use crate::schema::InputSchema;
+use crate::schema::RequestSchema;
 use crate::tools::Output;
 
 impl Run {
@@ -17,7 +15,7 @@ impl Run {
     pub(super) async fn reserve(
         &mut self,
         call: &ToolCall,
-        output_schema: Option<Arc<InputSchema>>,
+        output_schema: Option<RequestSchema>,
     ) -> Result<Ticket, Stop> {
         let ticket = self.parts.executions.reserve(ExecutionOf {
             run_id: self.run_id,

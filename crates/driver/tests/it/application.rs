@@ -66,8 +66,8 @@ fn output(text: &str) -> Exact {
 }
 
 /// A report in short: its status, or its code with what it says of the outcome.
-fn submit(driver: &Driver, result: &ExecutionResult) -> String {
-    match driver.submit_result(result, &Principal::local()) {
+async fn submit(driver: &Driver, result: &ExecutionResult) -> String {
+    match driver.submit_result(result, &Principal::local()).await {
         Ok(receipt) => {
             assert_eq!(receipt, result.identity.receipt(ReportStatus::Accepted));
             "accepted".into()
@@ -91,7 +91,7 @@ async fn an_application_executes_and_the_run_goes_on() {
     assert_eq!(bench.driver.pending_executions(), 1);
     // Not exact as a number of arguments, and an output all the same.
     let result = ExecutionResult::output(&execution, output(r#"{"id":12345678901234567890,"x":1.0}"#));
-    assert_eq!(submit(&bench.driver, &result), "accepted");
+    assert_eq!(submit(&bench.driver, &result).await, "accepted");
     assert_eq!(bench.driver.pending_executions(), 0);
     assert_eq!(
         words(&rest(&mut stream).await),
@@ -106,7 +106,7 @@ async fn an_application_executes_and_the_run_goes_on() {
     assert_eq!(*bench.model.told.lock().unwrap(), [r#"{"id":12345678901234567890,"x":1.0}"#]);
     assert_eq!(bench.sink.kinds(), [""; 0], "nobody reviewed it, so there is nothing to prove");
     // Single use; law 1.
-    assert_eq!(submit(&bench.driver, &result), "TOOL_EXECUTION_NOT_FOUND");
+    assert_eq!(submit(&bench.driver, &result).await, "TOOL_EXECUTION_NOT_FOUND");
 }
 
 // Contract 3.4, "approve, application tool"; design 4, the records around an effect.
@@ -122,7 +122,7 @@ async fn approve_then_execute() {
     let EventBody::ToolExecutionRequested { execution } = &told[1].body else { panic!("{told:?}") };
     assert_eq!(execution.call, *approval.call.call());
     assert_eq!(bench.sink.kinds(), ["approval.requested", "approval.resolved approved", "execution.started"]);
-    submit(&bench.driver, &ExecutionResult::output(execution, output("null")));
+    submit(&bench.driver, &ExecutionResult::output(execution, output("null"))).await;
     told.extend(rest(&mut stream).await);
     assert_eq!(
         words(&told),
@@ -321,7 +321,7 @@ async fn a_refused_report_changes_nothing() {
         // What else is wrong with the result does not show.
         let mut result = ExecutionResult::output(&execution, output(&format!("\"{}\"", "x".repeat(128_000))));
         result.identity = identity.clone();
-        let refused = bench.driver.submit_result(&result, &caller).unwrap_err();
+        let refused = bench.driver.submit_result(&result, &caller).await.unwrap_err();
         assert_eq!(short(&refused), expected);
         assert_eq!(bench.driver.report_progress(identity, &caller).unwrap_err(), refused);
         // Law 4: another's execution and an unknown one are the same answer, word for word.
@@ -330,7 +330,7 @@ async fn a_refused_report_changes_nothing() {
         }
     }
     assert_eq!(bench.driver.pending_executions(), 1);
-    assert_eq!(submit(&bench.driver, &ExecutionResult::output(&execution, output("1"))), "accepted");
+    assert_eq!(submit(&bench.driver, &ExecutionResult::output(&execution, output("1"))).await, "accepted");
     assert_eq!(words(&rest(&mut stream).await).last().unwrap(), "run.completed done");
 }
 
@@ -361,10 +361,10 @@ async fn failures_and_unusable_outputs_are_uncertain() {
             Some(output) => ExecutionResult::output(&execution, output),
             None => ExecutionResult::failed(&execution),
         };
-        assert_eq!(submit(&bench.driver, &result), expected);
+        assert_eq!(submit(&bench.driver, &result).await, expected);
         // Both consume the ticket: a better output comes too late.
         let better = ExecutionResult::output(&execution, output(r#"{"colour":"teal"}"#));
-        assert_eq!(submit(&bench.driver, &better), "TOOL_EXECUTION_NOT_FOUND");
+        assert_eq!(submit(&bench.driver, &better).await, "TOOL_EXECUTION_NOT_FOUND");
         let events = rest(&mut stream).await;
         assert_eq!(words(&events), ["run.failed TOOL_OUTCOME_UNCERTAIN uncertain"]);
         assert_eq!(bench.sink.kinds().last().unwrap(), "execution.finished uncertain");
@@ -374,7 +374,7 @@ async fn failures_and_unusable_outputs_are_uncertain() {
     let bench = bench(AUTOMATIC, [picks(), says("done")]);
     let mut stream = bench.stream(asks());
     let execution = execution(&bench, &mut stream).await;
-    assert_eq!(submit(&bench.driver, &ExecutionResult::output(&execution, large(128_000))), "accepted");
+    assert_eq!(submit(&bench.driver, &ExecutionResult::output(&execution, large(128_000))).await, "accepted");
     assert_eq!(words(&rest(&mut stream).await).last().unwrap(), "run.completed done");
 }
 
@@ -398,12 +398,12 @@ async fn the_uncertain_window() {
     assert_eq!(tail, ["run.cancelled IDLE_TIMEOUT uncertain"]);
     assert_eq!(after.driver.pending_executions(), 0);
     let late = ExecutionResult::output(&asked, output("1"));
-    assert_eq!(submit(&after.driver, &late), "TOOL_EXECUTION_NOT_FOUND");
+    assert_eq!(submit(&after.driver, &late).await, "TOOL_EXECUTION_NOT_FOUND");
     // An answer that was taken and never told is as uncertain (decision 0005).
     let untold = bench();
     let mut stream = untold.stream(asks());
     let asked = execution(&untold, &mut stream).await;
-    assert_eq!(submit(&untold.driver, &ExecutionResult::output(&asked, output("1"))), "accepted");
+    assert_eq!(submit(&untold.driver, &ExecutionResult::output(&asked, output("1"))).await, "accepted");
     stream.cancel();
     assert_eq!(words(&rest(&mut stream).await), ["run.cancelled CANCELLED uncertain"]);
 }
@@ -442,7 +442,7 @@ async fn nothing_pending_outlives_its_run() {
         closing.finished().await;
         assert_eq!(bench.driver.pending_executions(), 0, "{end}");
         let late = ExecutionResult::output(&asked, output("1"));
-        assert_eq!(submit(&bench.driver, &late), "TOOL_EXECUTION_NOT_FOUND", "{end}");
+        assert_eq!(submit(&bench.driver, &late).await, "TOOL_EXECUTION_NOT_FOUND", "{end}");
     }
 }
 
@@ -489,7 +489,7 @@ async fn progress_keeps_a_run_alive() {
             let receipt = driver.report_progress(&identity, &Principal::local()).unwrap();
             assert_eq!(receipt, identity.receipt(ReportStatus::Progress));
         }
-        submit(&driver, &ExecutionResult::output(&execution, output("7")))
+        submit(&driver, &ExecutionResult::output(&execution, output("7"))).await
     });
     let told = words(&rest(&mut stream).await);
     assert_eq!(application.await.unwrap(), "accepted");
@@ -516,7 +516,7 @@ async fn a_failing_sink() {
                     bench.decide(approval, Decision::Approve).await.unwrap();
                 }
                 EventBody::ToolExecutionRequested { execution } => {
-                    submit(&bench.driver, &ExecutionResult::output(execution, output("1")));
+                    submit(&bench.driver, &ExecutionResult::output(execution, output("1"))).await;
                 }
                 _ => {}
             }
@@ -550,7 +550,7 @@ async fn an_execution_is_never_anticipated() {
     }
     assert!(stream.next_ready().is_none());
     let execution = execution(&bench, &mut stream).await;
-    submit(&bench.driver, &ExecutionResult::failed(&execution));
+    submit(&bench.driver, &ExecutionResult::failed(&execution)).await;
     assert_eq!(words(&rest(&mut stream).await), ["run.failed TOOL_OUTCOME_UNCERTAIN uncertain"]);
 }
 
@@ -565,7 +565,7 @@ async fn host_and_application_tools_take_turns() {
         if let EventBody::ToolExecutionRequested { execution } = &event.body {
             assert_eq!(bench.driver.pending_executions(), 1);
             let name = format!("\"{}\"", execution.call.id);
-            submit(&bench.driver, &ExecutionResult::output(execution, output(&name)));
+            submit(&bench.driver, &ExecutionResult::output(execution, output(&name))).await;
         }
         told.push(event);
     }

@@ -17,7 +17,11 @@ pub(crate) fn progress(shared: &Shared, principal: &Arc<Principal>, text: &str) 
 }
 
 /// How it ended.
-pub(crate) fn result(shared: &Shared, principal: &Arc<Principal>, text: &str) -> Result<Answer, ErrorInfo> {
+pub(crate) async fn result(
+    shared: &Shared,
+    principal: &Arc<Principal>,
+    text: &str,
+) -> Result<Answer, ErrorInfo> {
     let result = ExecutionResult::parse(text).map_err(|invalid| ErrorInfo::from(&invalid))?;
-    Ok(respond::ok(&shared.driver.submit_result(&result, principal)?))
+    Ok(respond::ok(&shared.driver.submit_result(&result, principal).await?))
 }
