@@ -92,6 +92,8 @@ async fn what_is_sent() {
     assert_eq!(heard.len(), 3);
 }
 
+struct Shared(Arc<Host>);
+
 /// A host that sends what the test puts into its stream, remembers reports, and answers each as it is told.
 struct Host {
     events: Mutex<Option<mpsc::UnboundedReceiver<String>>>,
@@ -108,13 +110,13 @@ enum Answer {
 }
 
 #[async_trait]
-impl Transport for Arc<Host> {
+impl Transport for Shared {
     async fn send(&self, request: Request<Bytes>) -> Result<Response<BodyStream>, TransportError> {
         let body = String::from_utf8(request.body().to_vec()).unwrap();
         let path = request.uri().path().to_owned();
         if path == "/v1/runs" {
-            *self.asked.lock().unwrap() = body;
-            let events = self.events.lock().unwrap().take().unwrap();
+            *self.0.asked.lock().unwrap() = body;
+            let events = self.0.events.lock().unwrap().take().unwrap();
             let chunks = stream::unfold(events, |mut events| async {
                 let event = events.recv().await?;
                 Some((Ok(Bytes::from(format!("data: {event}\n\n"))), events))
@@ -124,8 +126,8 @@ impl Transport for Arc<Host> {
         }
         let kind = path.rsplit('/').next().unwrap().to_owned();
         let status = if kind == "progress" { ReportStatus::Progress } else { ReportStatus::Accepted };
-        self.reports.lock().unwrap().push((kind, body.clone()));
-        let (code, text) = match self.answer {
+        self.0.reports.lock().unwrap().push((kind, body.clone()));
+        let (code, text) = match self.0.answer {
             Answer::Receipt => {
                 let mut ids: serde_json::Value = serde_json::from_str(&body).unwrap();
                 ids.as_object_mut().unwrap().retain(|name, _| name.ends_with("Id"));
@@ -158,7 +160,8 @@ impl Run {
             answer,
             asked: Mutex::default(),
         });
-        let client = Client::builder("http://localhost", "t".into()).transport(Arc::new(Arc::clone(&host)));
+        let client =
+            Client::builder("http://localhost", "t".into()).transport(Arc::new(Shared(Arc::clone(&host))));
         let stream = tools.stream(&client.build().unwrap(), &hello()).await.unwrap();
         let run = Self { host, events, stream };
         run.send(started());

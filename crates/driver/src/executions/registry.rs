@@ -241,12 +241,12 @@ mod tests {
             execution_id: ExecutionId::new(world.ids.uuid()).to_string(),
             ..identity.clone()
         };
-        let shouted =
-            ExecutionIdentity { execution_id: identity.execution_id.to_uppercase(), ..identity.clone() };
+        let respelled =
+            ExecutionIdentity { execution_id: identity.execution_id.replace('-', ""), ..identity.clone() };
         let other_run = ExecutionIdentity { run_id: "r".into(), ..identity.clone() };
         for (why, caller, identity, expected) in [
             ("unknown", who("ann"), &unknown, Refusal::NotFound),
-            ("another spelling", who("ann"), &shouted, Refusal::NotFound),
+            ("another spelling", who("ann"), &respelled, Refusal::NotFound),
             ("other subject, whatever else is wrong", who("bob"), &wrong, Refusal::NotFound),
             ("no provider", only(&[], &["pick"]), &wrong, Refusal::Forbidden),
             ("no tool", only(&["mock"], &["other"]), &wrong, Refusal::Forbidden),
