@@ -74,10 +74,10 @@ impl InputSchema {
     }
 
     fn of_value(value: &Value) -> Result<Self, String> {
-        if let Some(dialect) = value.get("$schema") {
-            if !dialect.as_str().is_some_and(|dialect| DRAFT_07.contains(&dialect)) {
-                return Err("$schema: a host tool's schema is read as draft-07; leave $schema out".into());
-            }
+        if let Some(dialect) = value.get("$schema")
+            && !dialect.as_str().is_some_and(|dialect| DRAFT_07.contains(&dialect))
+        {
+            return Err("$schema: a host tool's schema is read as draft-07; leave $schema out".into());
         }
         if value.get("$async").is_some_and(|value| *value == Value::Bool(true)) {
             return Err("$async: asynchronous schemas are not supported".into());
