@@ -1,12 +1,13 @@
 //! Client, host and driver together, and where each row of the contract is tested.
 //!
 //! A name without a crate is a test of this binary; `host/runs::x` is the test `x` in `crates/host/tests/it/runs.rs`.
-//! `rows` checks that every named test is there. Rows of application tools, usage records, asynchronous sinks and the
-//! operation store (4.11, rows 20 and 21) are not of this version.
+//! `rows` checks that every named test is there. Rows of usage records, asynchronous sinks and the operation
+//! store (4.11, rows 20 and 21) are not of this version.
 //!
 //! | contract 3.4 | tests |
 //! | --- | --- |
 //! | approve | `loopback::each_outcome_from_end_to_end` `driver/sequences::approve` `host/runs::an_approved_call_runs_once_with_the_reviewed_arguments` |
+//! | approve, application tool | `application::a_tool_box_from_end_to_end` `driver/application::approve_then_execute` `host/executions::who_asks_for_a_review` |
 //! | deny | `loopback::each_outcome_from_end_to_end` `driver/sequences::deny_and_cancel_by_decision` |
 //! | cancel | `loopback::each_outcome_from_end_to_end` `driver/sequences::deny_and_cancel_by_decision` |
 //! | expire | `loopback::each_outcome_from_end_to_end` `driver/sequences::expire` |
@@ -93,6 +94,26 @@
 //! | expiry is never told as a refusal | `driver/additions::a_denial_without_reason_and_an_expiry` `approval-core/registry_states::a_late_decision_leaves_no_reason` |
 //! | features told and refused one by one | `driver/additions::each_is_told_and_refused_by_itself` `host/additions::features_are_told_where_they_are_on` `host/runs::additions_that_are_switched_off_are_refused` |
 //! | a reason only where it is taken, 2,000 characters | `driver/additions::reasons_in_bodies` `host/additions::a_reason_where_none_is_taken` `approval-core/registry_states::a_reason_is_recorded_where_reasons_are_taken` |
+//!
+//! | contract 7.6 | tests |
+//! | --- | --- |
+//! | definition, strict | `protocol/request::application_tools` `host/executions::the_order_of_checks_on_a_request` |
+//! | order of checks (2.1, 12, 16, 18) | `driver/application::the_order_of_checks_on_definitions` `driver/application::grants` `driver/application::a_buffered_run_cannot_ask` `host/executions::the_order_of_checks_on_a_request` |
+//! | 128,000 bytes of a definition | `driver/application::the_bound_on_a_definition_at_its_edge` `protocol/request::definitions_are_measured_as_compact_json` |
+//! | who asks for a review | `driver/application::who_asks_for_a_review` `host/executions::who_asks_for_a_review` `application::a_tool_box_from_end_to_end` |
+//! | `tool.execution.requested` | `protocol/shapes::executions` `host/executions::an_application_executes_from_end_to_end` `driver/application::an_execution_is_never_anticipated` |
+//! | identity and result, strict | `protocol/shapes::reports` `host/executions::refused_reports_leave_the_execution_open` |
+//! | receipts | `protocol/shapes::executions` `client/tools::receipts` |
+//! | order of checks on a report | `host/executions::refused_reports_leave_the_execution_open` `driver/application::a_refused_report_changes_nothing` |
+//! | unknown and other subject are one answer | `host/executions::anothers_execution_and_an_unknown_one_are_the_same_answer` |
+//! | output bound and shape | `host/executions::unusable_ends_are_uncertain` `driver/application::failures_and_unusable_outputs_are_uncertain` |
+//! | single use | `host/executions::an_application_executes_from_end_to_end` `client/tools::a_lost_receipt_is_told_and_not_mended` |
+//! | progress | `driver/application::progress_keeps_a_run_alive` `application::a_function_that_reports_outlives_the_idle_limit` |
+//! | `maxPending` | `driver/application::nothing_pending_outlives_its_run` `host/executions::hanging_up_and_closing_end_an_execution` |
+//! | a call too large or not preservable | `driver/application::a_call_that_is_too_large_is_not_handed_over` `driver/gate::arguments` |
+//! | uncertain from the hand-over on (5.4) | `driver/application::the_uncertain_window` `application::a_function_that_fails_is_uncertain` |
+//! | repeated executions, and more than 2,048 | `protocol/conformance::executions` `client/conformance::executions` `client/tools::a_repeated_execution_calls_nothing` |
+//! | off (1.9) | `host/runs::the_earlier_row_answers` `host/order::endpoints_that_are_not_served_say_so` |
 
 #![allow(
     clippy::unwrap_used,
@@ -102,6 +123,7 @@
 )]
 
 mod additions;
+mod application;
 mod contract;
 mod crowd;
 mod encodings;

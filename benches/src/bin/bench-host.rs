@@ -83,6 +83,7 @@ fn options() -> Options {
             providers: vec!["bench".into()],
             tools: vec![TOOL.into()],
             approve_tools: vec![TOOL.into()],
+            application_tools: Vec::new(),
         }],
         concurrency: Concurrency { total: MANY, per_subject: MANY, ..Concurrency::default() },
         max_connections: 2 * MANY as usize,

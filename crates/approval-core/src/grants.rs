@@ -46,12 +46,23 @@ pub struct Grants {
     pub tools: Allow,
     /// Tools whose reviews may be decided.
     pub approve_tools: Allow,
+    /// Application tools that a run may bring, and whose executions may be reported (contract 7.6).
+    pub application_tools: Allow,
+    /// Those of them that this credential does not ask to be reviewed (`requiresApproval: false`). The host and the
+    /// definition may ask all the same.
+    pub unreviewed_application_tools: Allow,
 }
 
 impl Grants {
     /// An embedder that sets no restriction.
     pub const fn all() -> Self {
-        Self { providers: Allow::All, tools: Allow::All, approve_tools: Allow::All }
+        Self {
+            providers: Allow::All,
+            tools: Allow::All,
+            approve_tools: Allow::All,
+            application_tools: Allow::All,
+            unreviewed_application_tools: Allow::All,
+        }
     }
 }
 

@@ -82,6 +82,10 @@ uuid_id! {
     /// One question put to a person (`approvalId`).
     ApprovalId
 }
+uuid_id! {
+    /// One execution asked of the application (`executionId`, contract 7.6).
+    ExecutionId
+}
 
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident, $what:literal, $rule:literal, $check:expr) => {

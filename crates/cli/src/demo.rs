@@ -193,6 +193,7 @@ fn options(token: &str) -> Options {
             providers: vec![PROVIDER.into()],
             tools: vec![TOOL.into()],
             approve_tools: vec![TOOL.into()],
+            application_tools: Vec::new(),
         }],
         ..Options::default()
     }

@@ -90,7 +90,8 @@ impl View {
     /// One event of the run.
     pub(crate) fn event(&mut self, event: &Event) -> io::Result<()> {
         self.effects = match (&event.body, self.effects) {
-            (EventBody::ToolCompleted { .. }, _) | (_, Effects::Possible) => Effects::Possible,
+            (EventBody::ToolCompleted { .. } | EventBody::ToolExecutionRequested { .. }, _)
+            | (_, Effects::Possible) => Effects::Possible,
             (EventBody::ApprovalResolved { resolution }, _) if resolution.outcome == Outcome::Approved => {
                 Effects::Possible
             }
@@ -139,7 +140,10 @@ impl View {
             }
             EventBody::RunFailed { error } => self.failure("Failed:", error),
             EventBody::RunCancelled { error } => self.failure("Cancelled:", error),
-            EventBody::RunProgress { .. } | EventBody::UsageReported { .. } => Ok(()),
+            // This program defines no application tools, so that no host asks it for an execution.
+            EventBody::ToolExecutionRequested { .. }
+            | EventBody::RunProgress { .. }
+            | EventBody::UsageReported { .. } => Ok(()),
         }
     }
 

@@ -9,12 +9,15 @@ use bytes::Bytes;
 use countersign_approval_core::decision::DecisionRequest;
 use countersign_approval_core::review::Resolution;
 use countersign_protocol::provider_info::ProviderInfo;
-use countersign_protocol::request::{RunRequest, Unavailable};
+use countersign_protocol::request::RunRequest;
 use countersign_protocol::result::RunResult;
 use countersign_protocol::stream::Expectation;
+use countersign_protocol::tool_execution::{
+    ExecutionIdentity, ExecutionReceipt, ExecutionResult, ReportStatus,
+};
 use countersign_protocol::version::{
     DECISIONS_PATH, OPTIONAL_EVENTS_HEADER, PROTOCOL, PROTOCOL_PATH, PROVIDERS_PATH, PROVIDERS_REFRESH_PATH,
-    ProtocolInfo, RUNS_PATH, SSE_MEDIA_TYPE, VERSION, VERSION_HEADER,
+    ProtocolInfo, RUNS_PATH, SSE_MEDIA_TYPE, TOOL_PROGRESS_PATH, TOOL_RESULTS_PATH, VERSION, VERSION_HEADER,
 };
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response};
@@ -94,10 +97,11 @@ impl Client {
     /// the run.
     ///
     /// # Errors
-    /// [`Error`]. [`Error::Remote`] also for a run that failed or was cancelled. A request that selects approvals is
-    /// refused before anything is sent: [`Error::ApprovalStreamRequired`].
+    /// [`Error`]. [`Error::Remote`] also for a run that failed or was cancelled. A request that defines
+    /// application tools or selects approvals is refused before anything is sent: [`Error::ToolStreamRequired`],
+    /// [`Error::ApprovalStreamRequired`].
     pub async fn run(&self, request: &RunRequest) -> Result<RunResult, Error> {
-        if request.unavailable.contains(&Unavailable::ApplicationTools) {
+        if !request.application_tools.is_empty() {
             return Err(Error::ToolStreamRequired);
         }
         if request.approvals.is_some() {
@@ -145,6 +149,27 @@ impl Client {
             && receipt.call_id.as_str() == decision.call.id
             && receipt.outcome == decision.decision.outcome();
         if echoes { Ok(receipt) } else { Err(Error::invalid("the receipt is not that of this decision")) }
+    }
+
+    /// Says that work on an execution goes on (contract 7.6). A [`ToolBox`](crate::ToolBox) does this for a function.
+    ///
+    /// # Errors
+    /// [`Error`]; [`Error::InvalidResponse`] if the receipt is not that of this report.
+    pub async fn report_progress(&self, execution: &ExecutionIdentity) -> Result<ExecutionReceipt, Error> {
+        let text = self.post(TOOL_PROGRESS_PATH, json(execution)?).await?;
+        echoed(&text, &execution.receipt(ReportStatus::Progress))
+    }
+
+    /// Says how an execution ended, once (contract 7.6). A [`ToolBox`](crate::ToolBox) does this by itself.
+    ///
+    /// Nothing sends a result a second time. If the receipt is lost ([`Error::is_uncertain`]), the result may have been
+    /// taken; the run's stream tells.
+    ///
+    /// # Errors
+    /// As [`Client::report_progress`].
+    pub async fn submit_result(&self, result: &ExecutionResult) -> Result<ExecutionReceipt, Error> {
+        let text = self.post(TOOL_RESULTS_PATH, json(result)?).await?;
+        echoed(&text, &result.identity.receipt(ReportStatus::Accepted))
     }
 
     async fn get(&self, path: &str) -> Result<String, Error> {
@@ -212,6 +237,16 @@ fn decode<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
         what: "it does not have the expected shape",
         cause: Some(cause),
     })
+}
+
+/// The receipt, if it is the expected one.
+fn echoed(text: &str, expected: &ExecutionReceipt) -> Result<ExecutionReceipt, Error> {
+    let receipt: ExecutionReceipt = decode(text)?;
+    if receipt == *expected {
+        Ok(receipt)
+    } else {
+        Err(Error::invalid("the receipt is not that of this report"))
+    }
 }
 
 /// Dropping the request at the limit closes its connection.

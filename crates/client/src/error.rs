@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use countersign_approval_core::ids::CallId;
 use countersign_protocol::code::{Code, ErrorInfo};
 use countersign_protocol::error::{EventError, InvalidShape, SseError};
 
@@ -66,6 +67,22 @@ pub enum Error {
         /// The limit.
         limit: Duration,
     },
+    /// A function of a [`ToolBox`](crate::ToolBox) failed, and the host was told that it did. The stream goes on.
+    #[error("the function of call {call_id} failed")]
+    ToolFailed {
+        /// The call.
+        call_id: CallId,
+        /// Why, as the function says it.
+        source: BoxError,
+    },
+    /// The answer of a [`ToolBox`](crate::ToolBox) was refused or got lost, and is not sent again. The stream goes on.
+    #[error("the host did not confirm the result of call {call_id}")]
+    ToolReport {
+        /// The call.
+        call_id: CallId,
+        /// Why.
+        source: Box<Self>,
+    },
     /// The TLS side of the client cannot be set up.
     #[error("TLS cannot be set up")]
     Setup(#[source] BoxError),
@@ -90,6 +107,9 @@ pub enum Misuse {
     /// Root certificates are for the built-in transport; the caller's own makes its own connections.
     #[error("a transport of your own takes no root certificate")]
     RootCertificateUnused,
+    /// The request of a [`ToolBox`](crate::ToolBox) defines application tools by itself, which nobody would execute.
+    #[error("the request defines application tools that are not in the tool box")]
+    ForeignTools,
     /// The request was read from a text with members that this version cannot send. They are not left out silently
     /// (law 3).
     #[error("the request has members that this client cannot send")]
@@ -111,7 +131,8 @@ impl Error {
             Self::ApprovalStreamRequired => Some(Code::APPROVAL_STREAM_REQUIRED),
             Self::ToolStreamRequired => Some(Code::TOOL_STREAM_REQUIRED),
             Self::Timeout { .. } => Some(Code::TIMEOUT),
-            Self::Transport(_) | Self::Setup(_) | Self::Misuse(_) => None,
+            Self::ToolReport { source, .. } => source.code(),
+            Self::ToolFailed { .. } | Self::Transport(_) | Self::Setup(_) | Self::Misuse(_) => None,
         }
     }
 
@@ -133,6 +154,8 @@ impl Error {
             | Self::Event(_)
             | Self::Frame(_)
             | Self::BrokenStream(_)
+            | Self::ToolFailed { .. }
+            | Self::ToolReport { .. }
             | Self::Timeout { .. } => true,
         }
     }

@@ -1,7 +1,8 @@
 //! The client of Countersign: it starts runs at a host, follows their events and sends a person's decisions.
 //!
 //! Start at [`Client::builder`]. [`Client::stream`] gives the events of a run as an [`EventStream`]; dropping it hangs
-//! up, and the host cancels the run. [`Client::decide_approval`] answers one `approval.requested`. The client is as
+//! up, and the host cancels the run. [`Client::decide_approval`] answers one `approval.requested`. A [`ToolBox`] runs functions of this program as
+//! tools of the model. The client is as
 //! strict as every client of the protocol (contract 10): what it hands out has been checked, and a host that breaks
 //! the protocol gives an [`Error`].
 //!
@@ -52,9 +53,11 @@ mod catalog;
 mod client;
 mod error;
 mod stream;
+mod tool_box;
 pub mod transport;
 
 pub use builder::ClientBuilder;
 pub use client::Client;
 pub use error::{Error, Misuse};
 pub use stream::EventStream;
+pub use tool_box::{ToolBox, ToolContext, ToolStream};

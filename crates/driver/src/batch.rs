@@ -7,6 +7,7 @@ use countersign_approval_core::json::{Exact, Kind};
 use countersign_approval_core::snapshot::ToolCall;
 use countersign_protocol::code::{Code, ErrorInfo};
 
+use crate::application::ApplicationTools;
 use crate::driver::RegisteredTool;
 use crate::provider::ProposedCall;
 
@@ -27,6 +28,8 @@ pub(crate) enum Step {
 pub(crate) struct Selected<'a> {
     /// All that are registered.
     pub(crate) tools: &'a BTreeMap<ToolName, RegisteredTool>,
+    /// Those that the request brings.
+    pub(crate) application: &'a ApplicationTools,
     /// Those that the request names, at most 32.
     pub(crate) names: &'a [ToolName],
 }
@@ -34,12 +37,12 @@ pub(crate) struct Selected<'a> {
 impl<'a> Selected<'a> {
     fn get(self, name: &str) -> Option<(&'a ToolName, &'a RegisteredTool)> {
         let name = self.names.iter().find(|selected| selected.as_str() == name)?;
-        Some((name, self.tools.get(name)?))
+        Some((name, self.application.get(name).or_else(|| self.tools.get(name))?))
     }
 }
 
 /// Checks all calls of a step; one bad call refuses them all.
-pub(crate) fn check(
+pub(crate) async fn check(
     proposed: Vec<ProposedCall>,
     step: Step,
     selected: Selected<'_>,
@@ -54,10 +57,14 @@ pub(crate) fn check(
             proposed.len()
         )));
     }
-    proposed.into_iter().map(|call| check_one(call, selected, used_ids)).collect()
+    let mut calls = Vec::with_capacity(proposed.len());
+    for call in proposed {
+        calls.push(check_one(call, selected, used_ids).await?);
+    }
+    Ok(calls)
 }
 
-fn check_one(
+async fn check_one(
     proposed: ProposedCall,
     selected: Selected<'_>,
     used_ids: &mut Vec<CallId>,
@@ -77,7 +84,7 @@ fn check_one(
     if arguments.kind() != Kind::Object {
         return Err(wrong(format!("{name}: the arguments are not a JSON object")));
     }
-    tool.schema.check(&arguments).map_err(|message| wrong(format!("{name}: {message}")))?;
+    tool.schema.check(&arguments).await.map_err(|message| wrong(format!("{name}: {message}")))?;
     Ok(ToolCall { id, name: name.clone(), arguments })
 }
 

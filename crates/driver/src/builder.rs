@@ -11,8 +11,10 @@ use countersign_approval_core::json::Kind;
 use countersign_approval_core::registry::{Limits, Reasons, Registry};
 use countersign_protocol::version::feature;
 
+use crate::application::ApplicationToolSettings;
 use crate::approve::Approve;
-use crate::driver::{Driver, Parts, RegisteredTool, ReviewRules};
+use crate::driver::{ArgumentSchema, Driver, Executor, Parts, RegisteredTool, ReviewRules};
+use crate::executions::Executions;
 use crate::provider::{Provider, ToolDefinition};
 use crate::reviews::Reviews;
 use crate::schema::InputSchema;
@@ -132,6 +134,7 @@ pub struct Builder {
     tools: Vec<Arc<dyn Tool>>,
     approvals: Option<ApprovalSettings>,
     approve: Option<Arc<dyn Approve>>,
+    application_tools: Option<ApplicationToolSettings>,
     limits: RunLimits,
     clock: Option<Arc<dyn Clock>>,
     ids: Option<Arc<dyn Ids>>,
@@ -159,6 +162,13 @@ impl Builder {
     /// Sets the embedder's own check of gated calls.
     pub fn approve(mut self, approve: Arc<dyn Approve>) -> Self {
         self.approve = Some(approve);
+        self
+    }
+
+    /// Lets requests bring tools that their application executes (contract 7.6).
+    #[cfg(feature = "schema")]
+    pub const fn application_tools(mut self, settings: ApplicationToolSettings) -> Self {
+        self.application_tools = Some(settings);
         self
     }
 
@@ -201,6 +211,9 @@ impl Builder {
         if self.approvals.as_ref().is_some_and(|settings| settings.limits.max_pending == 0) {
             return Err(BuildError::Limit { what: "approvals.limits.max_pending", rule: "at least 1" });
         }
+        if self.application_tools.is_some_and(|settings| settings.max_pending == 0) {
+            return Err(BuildError::Limit { what: "application_tools.max_pending", rule: "at least 1" });
+        }
         let providers = providers(self.providers)?;
         let tools = tools(self.tools)?;
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
@@ -217,11 +230,15 @@ impl Builder {
         let settings = self.approvals.unwrap_or_default();
         let registry = Registry::new(settings.limits).with_reasons(reasons);
         let reviews = Reviews::new(registry, settings.sink, Arc::clone(&clock), Arc::clone(&ids));
+        let max_executions = self.application_tools.unwrap_or_default().max_pending;
+        let executions = Executions::new(max_executions, Arc::clone(&ids));
         Ok(Driver::new(Parts {
             providers,
             tools,
             approvals,
             approve: self.approve,
+            application_tools: self.application_tools,
+            executions,
             limits: self.limits,
             reviews,
             clock,
@@ -271,7 +288,12 @@ fn tools(given: Vec<Arc<dyn Tool>>) -> Result<BTreeMap<ToolName, RegisteredTool>
             description: spec.description.clone(),
             input_schema: spec.input_schema.clone(),
         };
-        let registered = RegisteredTool { review: spec.review, definition, schema, tool };
+        let registered = RegisteredTool {
+            review: spec.review,
+            definition,
+            schema: ArgumentSchema::Host(schema),
+            executor: Executor::Host(Arc::clone(&tool)),
+        };
         tools.insert(name, registered);
     }
     Ok(tools)

@@ -10,15 +10,19 @@ use countersign_approval_core::clock::Clock;
 use countersign_approval_core::decision::DecisionRequest;
 use countersign_approval_core::grants::{Grants, Principal};
 use countersign_approval_core::ids::{Ids, ProviderId, RunId, ToolName};
+use countersign_approval_core::json::Exact;
 use countersign_approval_core::review::{IdlePolicy, Resolution};
 use countersign_protocol::code::{Code, ErrorInfo};
 use countersign_protocol::event::{EventBody, RunResult};
 use countersign_protocol::provider_info::ProviderInfo;
 use countersign_protocol::request::{Approvals, OnDeny, RunRequest, Unavailable};
+use countersign_protocol::tool_execution::{ExecutionIdentity, ExecutionReceipt, ExecutionResult};
 use countersign_protocol::version::feature;
 
+use crate::application::{self, ApplicationToolSettings, ApplicationTools};
 use crate::approve::Approve;
 use crate::builder::{ApprovalFeature, Builder, IdlePause, RunLimits};
+use crate::executions::Executions;
 use crate::provider::{Discovery, Provider, ToolDefinition};
 use crate::reviews::Reviews;
 use crate::run::{self, Run};
@@ -38,6 +42,9 @@ pub(crate) struct Parts {
     /// Interactive review is on, by these rules.
     pub(crate) approvals: Option<ReviewRules>,
     pub(crate) approve: Option<Arc<dyn Approve>>,
+    /// Application tools are on, and this is their rule.
+    pub(crate) application_tools: Option<ApplicationToolSettings>,
+    pub(crate) executions: Arc<Executions>,
     pub(crate) limits: RunLimits,
     pub(crate) reviews: Arc<Reviews>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -56,12 +63,43 @@ impl ReviewRules {
     }
 }
 
-/// A tool with what registration made of it.
+/// A tool with what registration, or the check of a request, made of it.
 pub(crate) struct RegisteredTool {
-    pub(crate) tool: Arc<dyn Tool>,
+    pub(crate) executor: Executor,
     pub(crate) review: Review,
     pub(crate) definition: ToolDefinition,
-    pub(crate) schema: InputSchema,
+    pub(crate) schema: ArgumentSchema,
+}
+
+/// What the arguments of a tool are judged by.
+pub(crate) enum ArgumentSchema {
+    /// Part of the host.
+    Host(InputSchema),
+    /// Part of a request.
+    Request(RequestSchema),
+}
+
+impl ArgumentSchema {
+    /// Checks arguments. The message repeats no value.
+    pub(crate) async fn check(&self, arguments: &Exact) -> Result<(), String> {
+        match self {
+            Self::Host(schema) => schema.check(arguments),
+            Self::Request(schema) => {
+                let (schema, arguments) = (schema.clone(), arguments.clone());
+                // Nobody else waits while a stranger's schema takes its time.
+                let checked = tokio::task::spawn_blocking(move || schema.check(&arguments)).await;
+                checked.unwrap_or_else(|_| Err("they cannot be checked now".into()))
+            }
+        }
+    }
+}
+
+/// Who executes a tool.
+pub(crate) enum Executor {
+    /// The driver.
+    Host(Arc<dyn Tool>),
+    /// The application that started the run; its outputs are checked.
+    Application { output_schema: Option<RequestSchema> },
 }
 
 impl Driver {
@@ -80,8 +118,8 @@ impl Driver {
     /// # Errors
     /// What the contract answers for the first check that fails.
     pub fn prepare(&self, request: RunRequest) -> Result<Prepared, ErrorInfo> {
-        let Checked { provider, output } = check(&self.0, &request)?;
-        Ok(Prepared { driver: self.clone(), provider, request, output })
+        let Checked { provider, application, output } = check(&self.0, &request)?;
+        Ok(Prepared { driver: self.clone(), provider, request, application, output })
     }
 
     /// Starts a run and returns its events. The run is cancelled when the stream is dropped.
@@ -94,10 +132,10 @@ impl Driver {
         Ok(prepared.stream(&principal, &Scope::default()))
     }
 
-    /// Runs to the end and returns the result. Runs with interactive reviews must be streamed.
+    /// Runs to the end and returns the result. Runs with interactive reviews or application tools must be streamed.
     ///
     /// # Errors
-    /// As [`Driver::stream`], `APPROVAL_STREAM_REQUIRED`, and the error of a run that failed or was cancelled.
+    /// As [`Driver::stream`], `TOOL_STREAM_REQUIRED`, `APPROVAL_STREAM_REQUIRED`, and the error of a run that failed or was cancelled.
     pub async fn run(&self, request: RunRequest, principal: Principal) -> Result<RunResult, ErrorInfo> {
         let prepared = self.prepare(strict(&request)?)?;
         prepared.authorize(&principal.grants)?;
@@ -124,12 +162,41 @@ impl Driver {
         self.0.reviews.decide_text(principal, body).await
     }
 
-    /// The protocol features that this driver switches on (contract 1.6).
+    /// Takes an application's sign of life about an execution (contract 7.6): the idle clock of its run starts anew.
+    ///
+    /// # Errors
+    /// `TOOL_EXECUTION_NOT_FOUND`, `FORBIDDEN` or `TOOL_EXECUTION_MISMATCH`; nothing happened then.
+    pub fn report_progress(
+        &self,
+        identity: &ExecutionIdentity,
+        principal: &Principal,
+    ) -> Result<ExecutionReceipt, ErrorInfo> {
+        self.0.executions.progress(principal, identity)
+    }
+
+    /// Takes an application's word on how an execution ended, once (contract 7.6). A caller who goes away changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// As [`Driver::report_progress`]. `TOOL_OUTPUT_LIMIT` and `INVALID_TOOL_OUTPUT`, both uncertain: the execution is
+    /// over, and its run ends with `TOOL_OUTCOME_UNCERTAIN`.
+    pub async fn submit_result(
+        &self,
+        result: &ExecutionResult,
+        principal: &Principal,
+    ) -> Result<ExecutionReceipt, ErrorInfo> {
+        self.0.executions.result(principal, result).await
+    }
+
+    /// The protocol features that this driver switches on, in the contract's order (contract 1.6).
     pub fn features(&self) -> Vec<&'static str> {
-        let Some(rules) = &self.0.approvals else { return Vec::new() };
+        let application_tools = self.0.application_tools.map(|_| feature::APPLICATION_TOOLS);
+        let rules = self.0.approvals.as_ref();
+        let approvals = rules.map(|_| feature::INTERACTIVE_APPROVALS);
         let additions = [ApprovalFeature::Digest, ApprovalFeature::DenialFeedback];
-        let offered = additions.into_iter().filter(|addition| rules.offers(*addition));
-        [feature::INTERACTIVE_APPROVALS].into_iter().chain(offered.map(ApprovalFeature::name)).collect()
+        let offered =
+            additions.into_iter().filter(|addition| rules.is_some_and(|rules| rules.offers(*addition)));
+        application_tools.into_iter().chain(approvals).chain(offered.map(ApprovalFeature::name)).collect()
     }
 
     /// The providers, in the order of registration.
@@ -153,6 +220,11 @@ impl Driver {
     pub fn pending_approvals(&self) -> usize {
         self.0.reviews.pending()
     }
+
+    /// How many executions applications were asked for and have not answered.
+    pub fn pending_executions(&self) -> usize {
+        self.0.executions.pending()
+    }
 }
 
 impl fmt::Debug for Driver {
@@ -170,6 +242,7 @@ pub struct Prepared {
     driver: Driver,
     provider: Arc<dyn Provider>,
     request: RunRequest,
+    application: ApplicationTools,
     /// What the answer must fit, compiled.
     output: Option<RequestSchema>,
 }
@@ -181,15 +254,22 @@ impl Prepared {
     /// `FORBIDDEN`.
     pub fn authorize(&self, grants: &Grants) -> Result<(), ErrorInfo> {
         let provider = grants.providers.allows(self.request.provider.as_str());
-        let tools = self.request.tools.iter().all(|tool| grants.tools.allows(tool.as_str()));
+        let tools = self.request.tools.iter().all(|tool| {
+            let granted =
+                if self.application.contains_key(tool) { &grants.application_tools } else { &grants.tools };
+            granted.allows(tool.as_str())
+        });
         if provider && tools { Ok(()) } else { Err(ErrorInfo::new(Code::FORBIDDEN)) }
     }
 
     /// Checks that the request can be served without a stream (contract 2.1, row 18).
     ///
     /// # Errors
-    /// `APPROVAL_STREAM_REQUIRED`.
+    /// `TOOL_STREAM_REQUIRED`, `APPROVAL_STREAM_REQUIRED`.
     pub fn check_buffered(&self) -> Result<(), ErrorInfo> {
+        if !self.application.is_empty() {
+            return Err(ErrorInfo::new(Code::TOOL_STREAM_REQUIRED));
+        }
         match self.request.approvals {
             Some(_) => Err(ErrorInfo::new(Code::APPROVAL_STREAM_REQUIRED)),
             None => Ok(()),
@@ -198,7 +278,8 @@ impl Prepared {
 
     /// Starts the run. It is cancelled when its scope is, or when the stream is dropped.
     pub fn stream(self, principal: &Principal, scope: &Scope) -> EventStream {
-        let Self { driver, provider, request, output } = self;
+        let Self { driver, provider, request, mut application, output } = self;
+        application::apply_grants(&mut application, &principal.grants);
         let cancellation = scope.cancellation.child_token();
         let (outlet, stream) = stream::channel(cancellation.clone());
         let run_id = RunId::new(driver.0.ids.uuid());
@@ -207,6 +288,7 @@ impl Prepared {
             driver.0,
             provider,
             request,
+            application,
             output,
             principal.subject.clone(),
             run_id,
@@ -221,7 +303,7 @@ impl Prepared {
     /// Runs to the end.
     ///
     /// # Errors
-    /// `APPROVAL_STREAM_REQUIRED`, or the error of a run that failed or was cancelled.
+    /// As [`Prepared::check_buffered`], or the error of a run that failed or was cancelled.
     pub async fn run(self, principal: &Principal, scope: &Scope) -> Result<RunResult, ErrorInfo> {
         self.check_buffered()?;
         let mut events = self.stream(principal, scope);
@@ -253,6 +335,7 @@ fn strict(request: &RunRequest) -> Result<RunRequest, ErrorInfo> {
 /// What checking a request gives.
 struct Checked {
     provider: Arc<dyn Provider>,
+    application: ApplicationTools,
     output: Option<RequestSchema>,
 }
 
@@ -300,8 +383,9 @@ fn check(parts: &Parts, request: &RunRequest) -> Result<Checked, ErrorInfo> {
     if request.tools.iter().collect::<BTreeSet<_>>().len() < request.tools.len() {
         return Err(ErrorInfo::new(Code::INVALID_REQUEST).with_message("tools: a name is repeated"));
     }
-    unavailable(Unavailable::ApplicationTools, Code::APPLICATION_TOOLS_UNAVAILABLE)?;
-    if let Some(unknown) = request.tools.iter().find(|tool| !parts.tools.contains_key(*tool)) {
+    let application = application::check(parts.application_tools, &parts.tools, request)?;
+    let known = |tool: &ToolName| parts.tools.contains_key(tool) || application.contains_key(tool);
+    if let Some(unknown) = request.tools.iter().find(|tool| !known(tool)) {
         return Err(ErrorInfo::new(Code::UNKNOWN_TOOL)
             .with_message(format!("tools: {unknown} is not registered with this host")));
     }
@@ -313,7 +397,7 @@ fn check(parts: &Parts, request: &RunRequest) -> Result<Checked, ErrorInfo> {
         .as_ref()
         .map(|schema| RequestSchema::compile("outputSchema", schema))
         .transpose()?;
-    Ok(Checked { provider: Arc::clone(provider), output })
+    Ok(Checked { provider: Arc::clone(provider), application, output })
 }
 
 /// Contract 2.1, row 13, and design 4 for the additions.

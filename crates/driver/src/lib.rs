@@ -48,10 +48,12 @@
 //! An embedder that has a rule in place of a person implements [`Approve`]. Reviews are recorded if
 //! [`ApprovalSettings::sink`] is set.
 
+mod application;
 mod approve;
 mod batch;
 mod builder;
 mod driver;
+mod executions;
 mod idle;
 pub mod operation;
 mod progress;
@@ -70,6 +72,7 @@ mod tools;
 mod turn;
 mod usage;
 
+pub use application::ApplicationToolSettings;
 pub use approve::{Approve, ApproveContext, Permission};
 pub use builder::{ApprovalFeature, ApprovalSettings, BuildError, Builder, IdlePause, RunLimits};
 pub use driver::{Driver, Prepared};

@@ -23,6 +23,7 @@ use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::application::ApplicationTools;
 use crate::batch::{self, Selected};
 use crate::driver::{Parts, millis};
 use crate::idle::IdleClock;
@@ -32,6 +33,7 @@ use crate::stream::{Gone, Outlet};
 use crate::turn::{Throttle, TurnQueue};
 use crate::usage::UsageTotal;
 
+mod application;
 mod call;
 mod output;
 
@@ -44,6 +46,8 @@ pub(crate) struct Run {
     parts: Arc<Parts>,
     provider: Arc<dyn Provider>,
     request: RunRequest,
+    /// The tools that the request brings.
+    application: Arc<ApplicationTools>,
     /// What the answer must fit (contract 7.2).
     output: Option<RequestSchema>,
     /// Who started it; the grants of the credential were checked before.
@@ -105,6 +109,7 @@ impl Run {
         parts: Arc<Parts>,
         provider: Arc<dyn Provider>,
         request: RunRequest,
+        application: ApplicationTools,
         output: Option<RequestSchema>,
         subject: Subject,
         run_id: RunId,
@@ -118,6 +123,7 @@ impl Run {
             parts,
             provider,
             request,
+            application: Arc::new(application),
             output,
             subject,
             run_id,
@@ -139,7 +145,7 @@ impl Run {
         })
         .await;
         self.admitted().await?;
-        let parts = Arc::clone(&self.parts);
+        let (parts, application) = (Arc::clone(&self.parts), Arc::clone(&self.application));
         let mut messages = self.opening_messages();
         let mut used_ids: Vec<CallId> = Vec::new();
         let mut usage = UsageTotal::default();
@@ -157,15 +163,18 @@ impl Run {
                 return Err(Code::TRUNCATED_TOOL_CALL.into());
             }
             let position = if step == last { batch::Step::Last } else { batch::Step::Earlier };
-            let selected = Selected { tools: &parts.tools, names: &self.request.tools };
-            let calls = batch::check(turn.calls, position, selected, &mut used_ids)?;
+            let names = self.request.tools.clone();
+            let selected = Selected { tools: &parts.tools, application: &application, names: &names };
+            let checked = batch::check(turn.calls, position, selected, &mut used_ids);
+            let calls = Box::pin(self.guard(checked)).await??;
             messages.push(Message::Assistant(AssistantMessage {
                 text: turn.text,
                 calls: calls.clone(),
                 native: turn.native,
             }));
             for call in calls {
-                let Some(tool) = parts.tools.get(&call.name) else {
+                let tool = application.get(&call.name).or_else(|| parts.tools.get(&call.name));
+                let Some(tool) = tool else {
                     return Err(Code::TOOL_NOT_ALLOWED.into());
                 };
                 let output = self.call(&call, tool).await?;
@@ -204,7 +213,10 @@ impl Run {
             .request
             .tools
             .iter()
-            .filter_map(|name| Some(self.parts.tools.get(name)?.definition.clone()))
+            .filter_map(|name| {
+                let tool = self.application.get(name).or_else(|| self.parts.tools.get(name));
+                tool.map(|tool| tool.definition.clone())
+            })
             .collect();
         let model = self.request.model.clone();
         let instructions = output::instructions(&self.request);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use countersign_approval_core::grants::{Allow, Grants, Principal};
 use countersign_approval_core::ids::Subject;
+use countersign_driver::Review;
 use countersign_protocol::code::Code;
 use secrecy::ExposeSecret;
 use sha2::{Digest, Sha256};
@@ -103,8 +104,29 @@ fn principal(field: &str, token: &Token) -> Result<Principal, StartError> {
         providers: allow(&format!("{field}.providers"), &token.providers)?,
         tools: allow(&format!("{field}.tools"), &token.tools)?,
         approve_tools: allow(&format!("{field}.approveTools"), &token.approve_tools)?,
+        application_tools: application_tools(&format!("{field}.applicationTools"), token)?,
+        unreviewed_application_tools: Allow::only(
+            token
+                .application_tools
+                .iter()
+                .filter(|grant| grant.review == Review::NotRequired)
+                .map(|grant| grant.name.as_str()),
+        ),
     };
     Ok(Principal { subject, grants })
+}
+
+/// The names that are granted, each once: two entries for one tool could disagree (contract 6.3).
+fn application_tools(field: &str, token: &Token) -> Result<Allow, StartError> {
+    let names: Vec<String> = token.application_tools.iter().map(|grant| grant.name.clone()).collect();
+    let granted = allow(field, &names)?;
+    let mut seen = HashSet::new();
+    match names.iter().position(|name| !seen.insert(name)) {
+        Some(index) => {
+            Err(StartError::invalid(format!("{field}[{index}].name"), "the tool is granted twice"))
+        }
+        None => Ok(granted),
+    }
 }
 
 fn allow(field: &str, names: &[String]) -> Result<Allow, StartError> {
@@ -132,6 +154,7 @@ mod tests {
             providers: vec!["mock".into()],
             tools: Vec::new(),
             approve_tools: Vec::new(),
+            application_tools: Vec::new(),
         }
     }
 

@@ -55,6 +55,9 @@ pub fn configured_driver(config: &HostConfig, extras: Extras) -> Result<Driver, 
             sink: extras.on_approval_audit,
         });
     }
+    if let Some(settings) = config.application_tools {
+        builder = builder.application_tools(settings);
+    }
     builder.build().map_err(|error| named(error, &names))
 }
 

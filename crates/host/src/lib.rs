@@ -25,6 +25,7 @@
 //!             providers: vec!["mock".into()],
 //!             tools: vec!["save_proposal".into()],
 //!             approve_tools: vec!["save_proposal".into()],
+//!             application_tools: Vec::new(),
 //!         }],
 //!         ..Options::default()
 //!     },
@@ -62,7 +63,7 @@ mod wire;
 pub use config::{Answer, HostConfig, Probed};
 pub use configured::{Extras, configured_driver};
 pub use error::StartError;
-pub use options::{Concurrency, Options, Queue, Token};
+pub use options::{ApplicationToolGrant, Concurrency, Options, Queue, Token};
 pub use serve::{Host, serve};
 pub use service::Service;
 pub use tls::Tls;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use countersign_driver::Review;
 use secrecy::SecretString;
 
 use crate::error::StartError;
@@ -67,6 +68,30 @@ pub struct Token {
     pub tools: Vec<String>,
     /// Tools whose reviews it may decide.
     pub approve_tools: Vec<String>,
+    /// Application tools that its runs may bring, and whose executions it may report.
+    pub application_tools: Vec<ApplicationToolGrant>,
+}
+
+/// One entry of a token's `applicationTools` (contract 6.2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApplicationToolGrant {
+    /// The tool's name; each stands once in a token.
+    pub name: String,
+    /// `requiresApproval`. A call is executed without review only if the grant, the host's configuration and the
+    /// definition all do without one.
+    pub review: Review,
+}
+
+impl ApplicationToolGrant {
+    /// A tool whose calls are reviewed.
+    pub fn reviewed(name: impl Into<String>) -> Self {
+        Self { name: name.into(), review: Review::Required }
+    }
+
+    /// A tool that this credential does not ask to be reviewed (`requiresApproval: false`).
+    pub fn unreviewed(name: impl Into<String>) -> Self {
+        Self { name: name.into(), review: Review::NotRequired }
+    }
 }
 
 /// Bounds on runs (contract 6.4): each from 1 to 100,000. A run that waits for a person holds its slot; a decision

@@ -107,6 +107,8 @@ async fn dispatch(
     match write {
         Write::Run => routes::run(shared, signals, principal, headers, text).await,
         Write::Decision => routes::decide(shared, principal, text).await,
+        Write::ToolProgress => routes::progress(shared, principal, text),
+        Write::ToolResult => routes::result(shared, principal, text).await,
         Write::Absent(absent) => Err(absent.answer(text)),
     }
 }

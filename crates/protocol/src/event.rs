@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use countersign_approval_core::clock::Timestamp;
-use countersign_approval_core::ids::{CallId, ModelId, ProviderId, RunId};
+use countersign_approval_core::ids::{CallId, ExecutionId, ModelId, ProviderId, RunId};
 use countersign_approval_core::json::{Digest, Exact};
 use countersign_approval_core::review::{ApprovalRequest, Resolution};
 use countersign_approval_core::snapshot::ToolCall;
@@ -80,6 +80,11 @@ pub enum EventBody {
         /// How it ended.
         resolution: Resolution,
     },
+    /// `tool.execution.requested`: the application is to execute the call, once (contract 7.6).
+    ToolExecutionRequested {
+        /// What to execute.
+        execution: ToolExecution,
+    },
     /// `tool.completed`: the call's output is confirmed.
     ToolCompleted {
         /// Which call.
@@ -102,6 +107,17 @@ pub enum EventBody {
         /// Why.
         error: ErrorInfo,
     },
+}
+
+/// A call that the application executes, and what to report it under (contract 7.6).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolExecution {
+    /// The execution: new for every call.
+    pub execution_id: ExecutionId,
+    /// The run; the event's own.
+    pub run_id: RunId,
+    /// What to execute, with exactly the arguments that were proposed and reviewed.
+    pub call: ToolCall,
 }
 
 /// What moves in `run.progress` (contract 3.1).
@@ -182,6 +198,7 @@ impl EventBody {
             Self::ToolCalled { .. } => "tool.called",
             Self::ApprovalRequested { .. } => "approval.requested",
             Self::ApprovalResolved { .. } => "approval.resolved",
+            Self::ToolExecutionRequested { .. } => "tool.execution.requested",
             Self::ToolCompleted { .. } => "tool.completed",
             Self::RunCompleted { .. } => "run.completed",
             Self::RunFailed { .. } => "run.failed",

@@ -40,6 +40,7 @@ pub mod result;
 mod shape;
 pub mod sse;
 pub mod stream;
+pub mod tool_execution;
 pub mod version;
 
 pub use shape::{body_text, decode};

@@ -70,6 +70,10 @@ pub struct RunRequest {
     /// Selects reviews by a person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approvals: Option<Approvals>,
+    /// Tools that the application executes itself, at most 32 (contract 7.6); none is no member at all. Each must stand
+    /// in `tools` too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub application_tools: Vec<ApplicationTool>,
     /// Members of the contract that were there and that this version does not serve, in the request's order. The
     /// driver answers them as contract 1.9 says.
     #[serde(skip)]
@@ -95,6 +99,7 @@ impl RunRequest {
             idempotency_key: None,
             retry: None,
             approvals: None,
+            application_tools: Vec::new(),
             unavailable: Vec::new(),
         }
     }
@@ -169,6 +174,73 @@ impl Approvals {
     }
 }
 
+/// A tool that the application executes, as a request defines it (contract 7.6).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApplicationTool {
+    /// The name that the model calls.
+    pub name: ToolName,
+    /// What it does, for the model: 1 to 10,000 UTF-16 units.
+    pub description: String,
+    /// JSON Schema of the arguments, an object; draft-07 unless `$schema` says 2020-12 (contract 7.5).
+    pub input_schema: Exact,
+    /// JSON Schema of the output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Exact>,
+    /// Whether each call is reviewed. The host or the token's grant may ask for a review that this does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requires_approval: Option<bool>,
+}
+
+/// The most bytes that one definition may have as compact JSON (contract 2.1, row 12).
+pub const MAX_DEFINITION_BYTES: usize = 128_000;
+
+impl ApplicationTool {
+    /// A tool of which only the host or a grant asks for reviews.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`] if a part breaks the contract's rules; whether a schema is one, the host says.
+    pub fn new(
+        name: &str,
+        description: impl Into<String>,
+        input_schema: &str,
+    ) -> Result<Self, InvalidRequest> {
+        decode::application_tool(name, description.into(), input_schema)
+    }
+
+    /// The same tool with a schema of its output.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`] if it is not the text of a JSON object.
+    pub fn with_output_schema(self, schema: &str) -> Result<Self, InvalidRequest> {
+        Ok(Self { output_schema: Some(decode::schema_text(schema)?), ..self })
+    }
+
+    /// The same tool with every call reviewed (`requiresApproval: true`).
+    #[must_use]
+    pub fn requires_approval(self) -> Self {
+        Self { requires_approval: Some(true), ..self }
+    }
+
+    /// The bytes of the definition as compact JSON, however it was spelled.
+    pub fn compact_len(&self) -> usize {
+        // Strings and flags as serde_json writes them, and the schemas in canonical form, which is as long as compact.
+        let quoted = |text: &str| serde_json::to_string(text).map_or(usize::MAX, |json| json.len());
+        let member = |name: &str, value: usize| value.saturating_add(name.len() + r#""":,"#.len());
+        let schema = |schema: &Exact| schema.canonical_len();
+        [
+            member("name", quoted(self.name.as_str())),
+            member("description", quoted(&self.description)),
+            member("inputSchema", schema(&self.input_schema)),
+            self.output_schema.as_ref().map_or(0, |given| member("outputSchema", schema(given))),
+            self.requires_approval.map_or(0, |flag| member("requiresApproval", flag.to_string().len())),
+        ]
+        .into_iter()
+        // Two brackets, and one comma less than there are members.
+        .fold(1, usize::saturating_add)
+    }
+}
+
 /// What a denied or expired review does to its run (design 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -186,8 +258,6 @@ pub enum Unavailable {
     Session,
     /// `retrieval`
     Retrieval,
-    /// `applicationTools`
-    ApplicationTools,
     /// `attachments`, if not empty
     Attachments,
     /// `outputArtifact`

@@ -1,10 +1,12 @@
 //! The rules between the events of one stream, as a client checks them (contract 10.2).
 
-use countersign_approval_core::ids::{ModelId, ProviderId, RunId};
+use std::collections::HashSet;
+
+use countersign_approval_core::ids::{CallId, ExecutionId, ModelId, ProviderId, RunId, ToolName};
 use countersign_approval_core::review::IdlePolicy;
 
 use crate::error::EventError;
-use crate::event::{Decoded, Event, EventBody};
+use crate::event::{Decoded, Event, EventBody, ToolExecution};
 use crate::request::{Approvals, RunRequest};
 use crate::result::RunResult;
 
@@ -14,7 +16,16 @@ pub struct Expectation(Source);
 
 #[derive(Debug, Clone)]
 enum Source {
-    Request { provider: ProviderId, model: ModelId, approvals: Option<Approvals>, output: Output },
+    Request {
+        provider: ProviderId,
+        model: ModelId,
+        approvals: Option<Approvals>,
+        /// The tools that the request defines; empty if it has no application tools.
+        defined: Vec<ToolName>,
+        /// The tools that the request selects.
+        selected: Vec<ToolName>,
+        output: Output,
+    },
     OwnLog,
 }
 
@@ -35,11 +46,13 @@ impl Expectation {
             model: request.model.clone(),
             approvals: request.approvals.clone(),
             output: if request.output_schema.is_some() { Output::Due } else { Output::Free },
+            defined: request.application_tools.iter().map(|tool| tool.name.clone()).collect(),
+            selected: request.tools.clone(),
         })
     }
 
     /// For whoever reads events back that it wrote itself, such as an operation log (contract 9): any provider and
-    /// model, approvals of either policy, a digest where there is one.
+    /// model, approvals of either policy, a digest where there is one, executions of any tool.
     pub const fn own_log() -> Self {
         Self(Source::OwnLog)
     }
@@ -71,6 +84,22 @@ impl Expectation {
         matches!(self.0, Source::Request { approvals: Some(_), .. } | Source::OwnLog)
     }
 
+    /// Whether `tool.execution.requested` may come.
+    pub(crate) fn executions(&self) -> bool {
+        match &self.0 {
+            Source::Request { defined, .. } => !defined.is_empty(),
+            Source::OwnLog => true,
+        }
+    }
+
+    /// Whether the application may be asked to execute this tool: the request defines and selects it.
+    pub(crate) fn executes(&self, tool: &ToolName) -> bool {
+        match &self.0 {
+            Source::Request { defined, selected, .. } => defined.contains(tool) && selected.contains(tool),
+            Source::OwnLog => true,
+        }
+    }
+
     /// Whether a review may have this policy.
     pub(crate) fn idle_policy(&self, policy: IdlePolicy) -> bool {
         match &self.0 {
@@ -88,14 +117,21 @@ impl Expectation {
     }
 }
 
+/// The most executions of one stream (contract 7.6).
+pub const MAX_EXECUTIONS: usize = 2_048;
+
 /// Takes the data of one frame after another and gives events, or the reason why the stream is refused.
 ///
 /// The first event is `run.started` and no later one is; sequence numbers are 1, 2, 3…; the run stays the same; exactly
-/// one terminal event comes last (contract 3.1, 10.2).
+/// one terminal event comes last (contract 3.1, 10.2). No execution is asked for twice, by its id or by its call's, and
+/// at most [`MAX_EXECUTIONS`] are (contract 7.6).
 #[derive(Debug)]
 pub struct StreamCheck {
     expect: Expectation,
     state: State,
+    executions: HashSet<ExecutionId>,
+    /// The calls of these executions.
+    executed: HashSet<CallId>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -112,8 +148,8 @@ enum State {
 
 impl StreamCheck {
     /// A stream that has not begun.
-    pub const fn new(expect: Expectation) -> Self {
-        Self { expect, state: State::New }
+    pub fn new(expect: Expectation) -> Self {
+        Self { expect, state: State::New, executions: HashSet::new(), executed: HashSet::new() }
     }
 
     /// Takes a frame's data. `None` is an event that may be skipped.
@@ -144,6 +180,10 @@ impl StreamCheck {
         if sequence != previous.map_or(0, |(_, last)| last).saturating_add(1) {
             return Err(EventError::invalid("`sequence` is not the next number"));
         }
+        if let Decoded::Event(Event { body: EventBody::ToolExecutionRequested { execution }, .. }) = &decoded
+        {
+            self.admit(execution)?;
+        }
         self.state = match &decoded {
             Decoded::Event(event) if event.is_terminal() => State::Ended,
             _ => State::Open { run_id, sequence },
@@ -152,6 +192,20 @@ impl StreamCheck {
             Decoded::Event(event) => Some(event),
             Decoded::Skipped(_) => None,
         })
+    }
+
+    /// Refuses an execution that was asked for before: executing it again would be a second effect (law 1).
+    fn admit(&mut self, execution: &ToolExecution) -> Result<(), EventError> {
+        if self.executions.len() == MAX_EXECUTIONS {
+            return Err(EventError::invalid(format!("more than {MAX_EXECUTIONS} executions in one stream")));
+        }
+        if !self.executions.insert(execution.execution_id) {
+            return Err(EventError::invalid("`executionId` came twice"));
+        }
+        if !self.executed.insert(execution.call.id.clone()) {
+            return Err(EventError::invalid("a call is to be executed twice"));
+        }
+        Ok(())
     }
 
     /// Whether the terminal event came.

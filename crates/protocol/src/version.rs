@@ -30,6 +30,10 @@ pub const PROVIDERS_REFRESH_PATH: &str = "/v1/providers?refresh=true";
 pub const RUNS_PATH: &str = "/v1/runs";
 /// `POST`: the decision of one review.
 pub const DECISIONS_PATH: &str = "/v1/approvals/decisions";
+/// `POST`: an application says that it works on an execution (contract 7.6).
+pub const TOOL_PROGRESS_PATH: &str = "/v1/tool-executions/progress";
+/// `POST`: an application says how an execution ended (contract 7.6).
+pub const TOOL_RESULTS_PATH: &str = "/v1/tool-executions/results";
 /// `POST`: the decision of a batch (design 6).
 pub const BATCH_DECISIONS_PATH: &str = "/v1/approvals/batches/decisions";
 /// `POST`: what a batch decision would run (design 6).
@@ -59,6 +63,8 @@ pub const HEARTBEAT_MS: u64 = 15_000;
 pub mod feature {
     /// Buffered runs.
     pub const JSON_RESULTS: &str = "json-results";
+    /// Tools that the application executes; only where the driver has them switched on.
+    pub const APPLICATION_TOOLS: &str = "application-tools";
     /// Reviews by a person; only where the driver has them switched on.
     pub const INTERACTIVE_APPROVALS: &str = "interactive-approvals";
     /// Streaming runs.

@@ -126,6 +126,7 @@ fn token(secret: &str, subject: &str, tools: &[&str], approve_tools: &[&str]) ->
         providers: names(&["mock"]),
         tools: names(tools),
         approve_tools: names(approve_tools),
+        application_tools: Vec::new(),
     }
 }
 

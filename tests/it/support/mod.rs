@@ -11,7 +11,7 @@ use countersign_approval_core::review::{ApprovalRequest, Decision, IdlePolicy, R
 use countersign_approval_core::{audit::AuditSink, decision::DecisionRequest};
 use countersign_client::{Client, Error, EventStream};
 use countersign_driver::{ApprovalSettings, Builder, Driver, Output, Tool, ToolSpec, tool};
-use countersign_host::{Concurrency, Options, Service, Token};
+use countersign_host::{ApplicationToolGrant, Concurrency, Options, Service, Token};
 use countersign_protocol::event::{Event, EventBody, Usage};
 use countersign_protocol::request::{Approvals, RunRequest};
 use countersign_providers::{Scripted, Step};
@@ -81,7 +81,8 @@ pub(crate) fn write_tool(effects: &Effects) -> Arc<dyn Tool> {
     })
 }
 
-/// `write` proposes the given arguments once, `two` proposes them twice in one turn, `quick` only talks.
+/// `write` proposes the given arguments once, `two` proposes them twice in one turn, `pick` proposes a call of an
+/// application tool, `quick` only talks.
 pub(crate) fn model(arguments: &str) -> Scripted {
     let usage = Usage { input_tokens: Some(3), output_tokens: Some(4), ..Usage::default() };
     let propose = || Step::text("I propose").and_call("call-1", "write", arguments).usage(usage);
@@ -89,6 +90,13 @@ pub(crate) fn model(arguments: &str) -> Scripted {
         .models(["demo"])
         .script("write", [propose(), Step::text("saved").usage(usage)])
         .script("two", [propose().and_call("call-2", "write", arguments), Step::text("saved").usage(usage)])
+        .script(
+            "pick",
+            [
+                Step::text("I propose").and_call("call-1", "pick", arguments).usage(usage),
+                Step::text("picked").usage(usage),
+            ],
+        )
         .script("quick", [Step::text("hello").usage(usage)])
         .build()
         .unwrap()
@@ -96,18 +104,23 @@ pub(crate) fn model(arguments: &str) -> Scripted {
 
 /// Tokens of the host.
 pub(crate) fn options(concurrency: Concurrency) -> Options {
+    let bring = |mut token: Token, grant: ApplicationToolGrant| {
+        token.application_tools.push(grant);
+        token
+    };
     let token = |token: &str, subject: &str, providers: &[&str], approve: &[&str]| Token {
         token: SecretString::from(token),
         subject: subject.into(),
         providers: providers.iter().map(ToString::to_string).collect(),
         tools: vec!["write".into()],
         approve_tools: approve.iter().map(ToString::to_string).collect(),
+        application_tools: Vec::new(),
     };
     Options {
         port: 0,
         tokens: vec![
-            token(ANN, "ann", &["mock"], &["write"]),
-            token(ANN_RUNNER, "ann", &["mock"], &[]),
+            bring(token(ANN, "ann", &["mock"], &["write", "pick"]), ApplicationToolGrant::unreviewed("pick")),
+            bring(token(ANN_RUNNER, "ann", &["mock"], &[]), ApplicationToolGrant::reviewed("pick")),
             token(ANN_ELSEWHERE, "ann", &[], &["write"]),
             token(BOB, "bob", &["mock"], &["write"]),
         ],

@@ -49,6 +49,7 @@ pub(crate) fn granted(name: &str, providers: &[&str], approve_tools: &[&str]) ->
             providers: only(providers),
             tools: Allow::none(),
             approve_tools: only(approve_tools),
+            ..Grants::all()
         },
     }
 }

@@ -116,7 +116,10 @@ impl Place {
     pub(crate) fn audit(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.path("audit.jsonl")).unwrap_or_default();
         // A host that runs has room in it for lines to come.
-        text.trim_end_matches('\0').lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["record"].clone()).collect()
+        text.trim_end_matches('\0')
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["record"].clone())
+            .collect()
     }
 
     pub(crate) fn audited(&self) -> Vec<String> {

@@ -1,7 +1,8 @@
 //! The contract's rows about streams that are in scope (10.2 "Measured", 10.3, 10.4), over a socket.
 
+use countersign_approval_core::ids::ToolName;
 use countersign_protocol::event::EventBody;
-use countersign_protocol::request::RunRequest;
+use countersign_protocol::request::{ApplicationTool, RunRequest};
 
 use crate::events::*;
 use crate::server::{Script, Server, Then, answer, event_stream};
@@ -217,6 +218,40 @@ async fn approvals() {
         events[at] = changed(&events[at], &from, &to);
         assert_eq!(ends(&reviewed(), &events).await, "INVALID_STREAM", "{row}");
     }
+}
+
+/// 10.4, executor; `executor-unnegotiated` is below.
+#[tokio::test]
+async fn executions() {
+    let pick = ApplicationTool::new("pick", "Picks.", r#"{"type":"object"}"#).unwrap();
+    let names = ["pick", "write"].map(|name| ToolName::parse(name).unwrap());
+    let request = RunRequest { tools: names.into(), application_tools: vec![pick], ..hello() };
+    let run = || vec![started(), execution(2, EXECUTION, "c1"), completed(3)];
+    assert_eq!(ends(&request, &run()).await, "ok", "executor-valid");
+    let run_of = |run: &str| format!(r#""{EXECUTION}","runId":"{run}""#);
+    for (row, from, to) in [
+        ("executor-run-mismatch", run_of(RUN), run_of(OTHER_RUN)),
+        ("executor-empty-id", EXECUTION.into(), String::new()),
+        ("executor-long-id", EXECUTION.into(), "e".repeat(257)),
+        ("executor-invalid-name", r#""pick""#.into(), r#""pi ck""#.into()),
+        ("executor-unknown-tool", r#""pick""#.into(), r#""other""#.into()),
+        ("executor-invalid-arguments", r#"{"k":[1,2]}"#.into(), "[]".into()),
+        ("executor-empty-call-id", r#""c1""#.into(), r#""""#.into()),
+    ] {
+        let mut events = run();
+        events[1] = changed(&events[1], &from, &to);
+        assert_eq!(ends(&request, &events).await, "INVALID_STREAM", "{row}");
+    }
+    for (row, second) in [
+        ("executor-duplicate-id", execution(3, EXECUTION, "c2")),
+        ("executor-duplicate-call", execution(3, OTHER_RUN, "c1")),
+        ("executor-duplicate-exact", execution(3, EXECUTION, "c1")),
+    ] {
+        let events = [started(), execution(2, EXECUTION, "c1"), second, completed(4)];
+        assert_eq!(ends(&request, &events).await, "INVALID_STREAM", "{row}");
+    }
+    let unselected = RunRequest { tools: vec![ToolName::parse("write").unwrap()], ..request };
+    assert_eq!(ends(&unselected, &run()).await, "INVALID_STREAM", "executor-unselected");
 }
 
 /// 10.4, `approval-unnegotiated`, and scenario F13: what was not asked for is refused loudly, whatever it says of

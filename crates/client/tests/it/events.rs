@@ -10,6 +10,7 @@ use countersign_protocol::request::{Approvals, RunRequest};
 pub(crate) const RUN: &str = "6f0c2d1e-5a4b-4c3d-8e2f-0123456789ab";
 pub(crate) const OTHER_RUN: &str = "00000000-0000-4000-8000-000000000000";
 pub(crate) const APPROVAL: &str = "0b1d2c3e-5a4b-4c3d-8e2f-0123456789ab";
+pub(crate) const EXECUTION: &str = "0e1d2c3e-5a4b-4c3d-8e2f-0123456789ab";
 pub(crate) const TIME: &str = "2026-09-20T12:00:00.000Z";
 
 /// The request of the contract's conformance rows (10.4).
@@ -72,6 +73,17 @@ pub(crate) fn requested() -> String {
 
 pub(crate) fn resolved() -> String {
     event(3, "approval.resolved", &format!(r#""resolution":{}"#, receipt("approved")))
+}
+
+/// The application tool `pick` is to be executed.
+pub(crate) fn execution(sequence: u64, execution_id: &str, call_id: &str) -> String {
+    event(
+        sequence,
+        "tool.execution.requested",
+        &format!(
+            r#""execution":{{"executionId":"{execution_id}","runId":"{RUN}","call":{{"id":"{call_id}","name":"pick","arguments":{{"k":[1,2]}}}}}}"#
+        ),
+    )
 }
 
 /// Started, text, completed.

@@ -12,3 +12,4 @@ mod server;
 mod streams;
 mod timeouts;
 mod tls;
+mod tools;

@@ -135,18 +135,19 @@ async fn refused_before_sending() {
             .unwrap()
     };
     let approvals = r#""approvals":{"mode":"interactive","idlePolicy":"pause"}"#;
-    let tools = r#""applicationTools":[{}]"#;
+    let tools = r#""applicationTools":[{"name":"a","description":"b","inputSchema":{}}]"#;
+    let session = r#""session":{}"#;
     for (members, expected) in [
         (approvals.to_owned(), "APPROVAL_STREAM_REQUIRED"),
         (tools.to_owned(), "TOOL_STREAM_REQUIRED"),
         (format!("{approvals},{tools}"), "TOOL_STREAM_REQUIRED"),
-        (r#""session":{}"#.to_owned(), "none"),
+        (session.to_owned(), "none"),
     ] {
         let error = client.run(&read(&members)).await.unwrap_err();
         assert_eq!(code(&error), expected, "{members}");
         assert!(!error.is_uncertain());
     }
-    let error = client.stream(&read(tools)).await.unwrap_err();
+    let error = client.stream(&read(session)).await.unwrap_err();
     assert!(matches!(error, Error::Misuse(Misuse::UnsendableRequest)), "{error:?}");
     assert!(server.heard().is_empty());
 }

@@ -17,7 +17,8 @@ pub(crate) enum End {
     Unknown,
 }
 
-/// The events of a replay, numbered from 1, with the run id and the times of the first run; without `approval.*`. An
+/// The events of a replay, numbered from 1, with the run id and the times of the first run; without `approval.*` and
+/// `tool.execution.requested`. An
 /// unknown end is told `now`.
 ///
 /// # Errors
@@ -58,7 +59,9 @@ pub(crate) fn replay(log: Log, end: End, now: Timestamp) -> Result<Vec<Event>, B
 /// Contract 4.10. Exhaustive: a new event must choose.
 const fn is_told(body: &EventBody) -> bool {
     match body {
-        EventBody::ApprovalRequested { .. } | EventBody::ApprovalResolved { .. } => false,
+        EventBody::ApprovalRequested { .. }
+        | EventBody::ApprovalResolved { .. }
+        | EventBody::ToolExecutionRequested { .. } => false,
         EventBody::RunStarted { .. }
         | EventBody::StepStarted { .. }
         | EventBody::TextDelta { .. }

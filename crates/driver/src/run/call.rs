@@ -12,15 +12,16 @@ use countersign_approval_core::snapshot::{Snapshot, ToolCall};
 use countersign_protocol::code::{Code, ErrorInfo};
 use countersign_protocol::event::{EventBody, Phase};
 use countersign_protocol::request::{Approvals, OnDeny};
-use tokio::task::JoinError;
+use futures_util::FutureExt;
 
 use super::{InFlight, Run, Stop};
 use crate::approve::{ApproveContext, Permission};
-use crate::driver::{RegisteredTool, millis};
+use crate::driver::{Executor, RegisteredTool, millis};
+use crate::executions::Ticket;
 use crate::progress::Progress;
 use crate::reviews::{Ended, OpenReview, ReviewOf, public};
 use crate::stream::Gone;
-use crate::tools::{Input, Output, Review, ToolContext};
+use crate::tools::{Input, Output, Review, Tool, ToolContext};
 use crate::turn::Throttle;
 
 /// How long a tool may take to stop once its run has ended. The run does not wait for it.
@@ -40,25 +41,38 @@ enum Gated {
     Refused(Exact),
 }
 
+/// What is left to do once a call may run.
+enum Work<'a> {
+    Host(&'a Arc<dyn Tool>),
+    Application(Ticket),
+}
+
 impl Run {
     /// Takes one call through to its confirmed output.
     pub(super) async fn call(&mut self, call: &ToolCall, tool: &RegisteredTool) -> Result<Exact, Stop> {
         self.emit_alone(EventBody::ToolCalled { call: call.clone() }).await?;
-        let execution = match tool.review {
+        let allowed = match tool.review {
             Review::NotRequired => {
                 self.check_aborted()?;
                 None
             }
-            Review::Required => {
-                let allowed = match self.allow(call).await? {
-                    Gated::Allowed(allowed) => allowed,
-                    // Without `tool.completed`, which says that a call has run.
-                    Gated::Refused(told) => return Ok(told),
-                };
-                Some(Box::pin(self.record_start(call, allowed)).await?)
+            Review::Required => match self.allow(call).await? {
+                Gated::Allowed(allowed) => Some(allowed),
+                // Without `tool.completed`, which says that a call has run.
+                Gated::Refused(told) => return Ok(told),
+            },
+        };
+        let work = match &tool.executor {
+            Executor::Host(tool) => Work::Host(tool),
+            Executor::Application { output_schema } => {
+                Work::Application(Box::pin(self.reserve(call, output_schema.clone())).await?)
             }
         };
-        let output = Box::pin(self.execute(call, tool, execution.as_ref())).await?;
+        let execution = match allowed {
+            Some(allowed) => Some(Box::pin(self.record_start(call, allowed)).await?),
+            None => None,
+        };
+        let output = Box::pin(self.execute(call, work, execution.as_ref())).await?;
         self.progress();
         self.emit_alone(EventBody::ToolCompleted { call_id: call.id.clone(), output: output.clone() })
             .await?;
@@ -232,11 +246,14 @@ impl Run {
     async fn execute(
         &mut self,
         call: &ToolCall,
-        tool: &RegisteredTool,
+        work: Work<'_>,
         execution: Option<&Execution>,
     ) -> Result<Exact, Stop> {
         self.in_flight = InFlight::Tool;
-        let ended = self.work(call, tool).await;
+        let ended = match work {
+            Work::Host(tool) => self.work(call, tool).await,
+            Work::Application(ticket) => self.ask_application(ticket).await,
+        };
         if let Some(execution) = execution {
             let outcome = match &ended {
                 Ok(Ok(_)) => ExecutionOutcome::Completed,
@@ -258,7 +275,7 @@ impl Run {
     async fn work(
         &mut self,
         call: &ToolCall,
-        tool: &RegisteredTool,
+        tool: &Arc<dyn Tool>,
     ) -> Result<Result<Output, BoxError>, Stop> {
         let progress = Progress::default();
         let context = ToolContext {
@@ -269,8 +286,8 @@ impl Run {
             progress: progress.clone(),
         };
         let (tool, input, ended) =
-            (Arc::clone(&tool.tool), Input(call.arguments.clone()), self.cancellation.clone());
-        let mut task = self.tasks.spawn(async move {
+            (Arc::clone(tool), Input(call.arguments.clone()), self.cancellation.clone());
+        let task = self.tasks.spawn(async move {
             tokio::select! {
                 output = tool.execute(input, context) => output,
                 () = async { ended.cancelled().await; tokio::time::sleep(TOOL_GRACE).await } => {
@@ -278,11 +295,21 @@ impl Run {
                 }
             }
         });
+        self.follow(&progress, task.map(|ended| ended.unwrap_or_else(|panic| Err(panic.into())))).await
+    }
+
+    /// Waits for the end of a tool, whoever executes it, passing its progress on.
+    pub(super) async fn follow(
+        &mut self,
+        progress: &Progress,
+        end: impl Future<Output = Result<Output, BoxError>>,
+    ) -> Result<Result<Output, BoxError>, Stop> {
         enum Next {
-            Ended(Result<Result<Output, BoxError>, JoinError>),
+            Ended(Result<Output, BoxError>),
             Progress,
             Asked,
         }
+        let mut end = std::pin::pin!(end);
         let outlet = Arc::clone(&self.outlet);
         let mut throttle = Throttle::default();
         let mut shown = true;
@@ -291,14 +318,14 @@ impl Run {
                 .guard(async {
                     tokio::select! {
                         biased;
-                        ended = &mut task => Next::Ended(ended),
+                        ended = &mut end => Next::Ended(ended),
                         () = progress.reported() => Next::Progress,
                         Ok(()) = outlet.asked(), if !shown => Next::Asked,
                     }
                 })
                 .await?;
             match next {
-                Next::Ended(ended) => return Ok(ended.unwrap_or_else(|panic| Err(panic.into()))),
+                Next::Ended(ended) => return Ok(ended),
                 Next::Progress => {
                     self.progress();
                     if throttle.admit(self.now()) {

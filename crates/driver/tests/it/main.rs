@@ -10,6 +10,7 @@
 
 mod additions;
 mod ahead;
+mod application;
 mod behaviours;
 mod gate;
 mod histories;

@@ -7,7 +7,7 @@ use countersign_approval_core::ids::{ModelId, ProviderId, Subject, ToolName};
 use countersign_approval_core::json::Exact;
 use countersign_approval_core::review::IdlePolicy;
 use countersign_driver::{Driver, ToolSpec, tool};
-use countersign_protocol::request::{Approvals, OnDeny, Retry, RunRequest, Unavailable};
+use countersign_protocol::request::{ApplicationTool, Approvals, OnDeny, Retry, RunRequest, Unavailable};
 
 use crate::support::{Bench, request, reviewed};
 
@@ -31,7 +31,9 @@ async fn the_first_failing_check_answers() {
         ("UNSUPPORTED_MODEL", |r| r.model = ModelId::parse("other").unwrap()),
         ("UNSUPPORTED_CAPABILITY", |r| r.required_capabilities = vec!["images".into()]),
         ("INVALID_REQUEST", |r| r.tools = vec![ToolName::parse("write").unwrap(); 2]),
-        ("APPLICATION_TOOLS_UNAVAILABLE", |r| r.unavailable.push(Unavailable::ApplicationTools)),
+        ("APPLICATION_TOOLS_UNAVAILABLE", |r| {
+            r.application_tools.push(ApplicationTool::new("pick", "Picks.", "{}").unwrap());
+        }),
     ];
     check_order(&bench, &changes);
     let changes: Vec<(&str, fn(&mut RunRequest))> = vec![
@@ -86,6 +88,7 @@ async fn grants() {
             providers: Allow::only(providers.iter().copied()),
             tools: Allow::only(tools.iter().copied()),
             approve_tools: Allow::none(),
+            ..Grants::all()
         },
     };
     let code = |principal| {

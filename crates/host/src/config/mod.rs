@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use countersign_approval_core::json::{Document, Exact, Gate, Refused};
-use countersign_driver::{ApprovalFeature, IdlePause, RunLimits};
+use countersign_driver::{ApplicationToolSettings, ApprovalFeature, IdlePause, RunLimits};
 use url::Url;
 
 use crate::error::StartError;
@@ -32,7 +32,6 @@ use secrets::Secrets;
 /// Members of the contract's configuration that this version does not serve: refused by name, so that nobody
 /// believes that they are in force.
 const NOT_SERVED: &[&str] = &[
-    "applicationTools",
     "operations",
     "resources",
     "usage",
@@ -55,6 +54,7 @@ pub struct HostConfig {
     pub(crate) providers: Vec<ProviderConfig>,
     tokens: Vec<Token>,
     pub(crate) approvals: Option<Approvals>,
+    pub(crate) application_tools: Option<ApplicationToolSettings>,
     pub(crate) limits: RunLimits,
     allowed_origins: Vec<String>,
     concurrency: Concurrency,
@@ -140,6 +140,9 @@ impl HostConfig {
         let providers = providers::read(&top.required("providers")?, secrets)?;
         let tokens = tokens::read(&top.required("tokens")?, &providers, secrets)?;
         let approvals = top.optional("approvals").map(|field| sections::approvals(&field)).transpose()?;
+        let application_tools = top.optional("applicationTools");
+        let application_tools =
+            application_tools.map(|field| sections::application_tools(&field)).transpose()?;
         let limits = sections::limits(top.optional("limits"))?;
         let allowed_origins = sections::allowed_origins(top.optional("allowedOrigins"))?;
         let concurrency = sections::concurrency(top.optional("concurrency"))?;
@@ -151,6 +154,7 @@ impl HostConfig {
             providers,
             tokens,
             approvals,
+            application_tools,
             limits,
             allowed_origins,
             concurrency,
@@ -165,6 +169,7 @@ impl HostConfig {
             providers: token.providers.clone(),
             tools: token.tools.clone(),
             approve_tools: token.approve_tools.clone(),
+            application_tools: token.application_tools.clone(),
         };
         Options {
             host: self.listen.host.clone(),

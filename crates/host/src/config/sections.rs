@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign_approval_core::ids::Subject;
 use countersign_approval_core::registry::Limits;
-use countersign_driver::{ApprovalFeature, IdlePause, RunLimits};
+use countersign_driver::{ApplicationToolSettings, ApprovalFeature, IdlePause, Review, RunLimits};
 use countersign_protocol::code::Code;
 use countersign_protocol::version::feature;
 use url::{Host, Url};
@@ -100,6 +100,25 @@ fn features(field: &Field<'_>) -> Result<Vec<ApprovalFeature>, StartError> {
         }
     }
     Ok(features)
+}
+
+pub(super) fn application_tools(field: &Field<'_>) -> Result<ApplicationToolSettings, StartError> {
+    let mut members = field.object()?;
+    let enabled = members.required("enabled")?;
+    if !enabled.boolean()? {
+        return Err(
+            enabled.invalid("expected true; leave `applicationTools` out to switch application tools off")
+        );
+    }
+    let mut settings = ApplicationToolSettings::default();
+    if let Some(require) = members.optional("requireApproval") {
+        settings.review = if require.boolean()? { Review::Required } else { Review::NotRequired };
+    }
+    if let Some(pending) = members.optional("maxPending") {
+        settings.max_pending = pending.number(1..=MAX_SAFE_INTEGER)?;
+    }
+    members.finish()?;
+    Ok(settings)
 }
 
 pub(super) fn limits(field: Option<Field<'_>>) -> Result<RunLimits, StartError> {

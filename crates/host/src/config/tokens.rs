@@ -11,7 +11,7 @@ use super::reader::{Field, Object};
 use super::secrets::Secrets;
 use crate::auth::check_token;
 use crate::error::StartError;
-use crate::options::Token;
+use crate::options::{ApplicationToolGrant, Token};
 
 /// The most tokens.
 const MAX_TOKENS: usize = 100;
@@ -36,7 +36,7 @@ pub(super) fn read(
         if let Some(inline) = members.optional("token") {
             return Err(inline.invalid("a token's value is named by reference, in tokenRef"));
         }
-        members.refuse(&["applicationTools", "sessions", "jobs", "retrieval", "manageProviders"])?;
+        members.refuse(&["sessions", "jobs", "retrieval", "manageProviders"])?;
         let subject = members.required("subject")?;
         Subject::parse(&subject.string(1..=128)?).map_err(|invalid| subject.invalid(invalid.rule))?;
         let reference = members.required("tokenRef")?;
@@ -51,6 +51,7 @@ pub(super) fn read(
             providers: names(&mut members, "providers", |name| configured(name, providers))?,
             tools: names(&mut members, "tools", tool)?,
             approve_tools: names(&mut members, "approveTools", tool)?,
+            application_tools: grants(&mut members)?,
         });
         members.finish()?;
     }
@@ -70,6 +71,29 @@ fn names(
         Ok(text)
     };
     field.array(0..=MAX_NAMES)?.into_iter().map(read).collect()
+}
+
+/// `applicationTools`: names, and whether their calls are reviewed (contract 6.2).
+fn grants(members: &mut Object<'_>) -> Result<Vec<ApplicationToolGrant>, StartError> {
+    let Some(field) = members.optional("applicationTools") else { return Ok(Vec::new()) };
+    let mut granted = BTreeSet::new();
+    let mut grants = Vec::new();
+    for field in field.array(0..=MAX_NAMES)? {
+        let mut members = field.object()?;
+        let name = members.required("name")?;
+        let text = name.string(1..=256)?;
+        tool(&text).map_err(|reason| name.invalid(reason))?;
+        if !granted.insert(text.clone()) {
+            return Err(name.invalid("the tool is granted twice"));
+        }
+        let review = members.optional("requiresApproval").map(|field| field.boolean()).transpose()?;
+        members.finish()?;
+        grants.push(match review {
+            Some(false) => ApplicationToolGrant::unreviewed(text),
+            Some(true) | None => ApplicationToolGrant::reviewed(text),
+        });
+    }
+    Ok(grants)
 }
 
 fn configured(name: &str, providers: &[ProviderConfig]) -> Result<(), String> {

@@ -3,6 +3,7 @@
 mod absent;
 mod catalog;
 mod decisions;
+mod executions;
 mod runs;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::service::Shared;
 
 pub(crate) use absent::Absent;
 pub(crate) use decisions::decide;
+pub(crate) use executions::{progress, result};
 pub(crate) use runs::run;
 
 /// `GET /health`: no credential, no version.
@@ -70,6 +72,8 @@ impl Read {
 pub(crate) enum Write {
     Run,
     Decision,
+    ToolProgress,
+    ToolResult,
     Absent(Absent),
 }
 
@@ -81,6 +85,8 @@ impl Write {
         match path {
             version::RUNS_PATH => Some(Self::Run),
             version::DECISIONS_PATH => Some(Self::Decision),
+            version::TOOL_PROGRESS_PATH => Some(Self::ToolProgress),
+            version::TOOL_RESULTS_PATH => Some(Self::ToolResult),
             _ => Absent::at(path).map(Self::Absent),
         }
     }

@@ -77,6 +77,11 @@ fn put(mut config: Value, path: &str, value: Value) -> Value {
     config
 }
 
+/// `minimal` with one entry in the first token's `applicationTools`.
+fn granting(entry: Value) -> Value {
+    with("/tokens/0/applicationTools", json!([entry]))
+}
+
 fn without(path: &str) -> Value {
     let mut config = minimal();
     let (parent, name) = path.rsplit_once('/').unwrap();
@@ -106,6 +111,14 @@ fn every_field_is_accepted_within_its_rule() {
         ("listen", with("/listen", json!({}))),
         ("host", with("/listen", json!({"host": "LocalHost", "port": 0}))),
         ("port", with("/listen", json!({"host": "::1", "port": 65535}))),
+        ("application tools", with("/applicationTools", json!({"enabled": true}))),
+        (
+            "application tools",
+            with("/applicationTools", json!({"enabled": true, "requireApproval": false, "maxPending": 1})),
+        ),
+        ("grants", with("/tokens/0/applicationTools", json!([]))),
+        ("grants", granting(json!({"name": "pick"}))),
+        ("grants", granting(json!({"name": "pick", "requiresApproval": false}))),
         ("client", with("/clientUrl", json!("https://host.example/base"))),
         ("client", with("/clientUrl", json!("http://localhost:7433"))),
         ("client", with("/clientUrl", json!("http://[::1]:7433"))),
@@ -274,7 +287,32 @@ fn every_broken_rule_is_named_with_its_field() {
         ("tokens[0].tools", with("/tokens/0/tools", json!(names)), "expected 0 to 32 elements, found 33"),
         ("tokens[0].tools[0]", with("/tokens/0/tools", json!(["a-b"])), "must match"),
         ("tokens[0].approveTools", with("/tokens/0/approveTools", json!("write")), "expected an array"),
-        ("tokens[0].applicationTools", with("/tokens/0/applicationTools", json!([])), later),
+        (
+            "tokens[0].applicationTools",
+            with("/tokens/0/applicationTools", json!(vec![json!({"name": "a"}); 33])),
+            "expected 0 to 32 elements, found 33",
+        ),
+        ("tokens[0].applicationTools[0]", granting(json!("pick")), "expected an object"),
+        ("tokens[0].applicationTools[0].name", granting(json!({})), "required"),
+        ("tokens[0].applicationTools[0].name", granting(json!({"name": "a-b"})), "must match"),
+        (
+            "tokens[0].applicationTools[0].requiresApproval",
+            granting(json!({"name": "a", "requiresApproval": "no"})),
+            "expected true or false",
+        ),
+        (
+            "tokens[0].applicationTools[0].approve",
+            granting(json!({"name": "a", "approve": true})),
+            "unknown member",
+        ),
+        (
+            "tokens[0].applicationTools[1].name",
+            with(
+                "/tokens/0/applicationTools",
+                json!([{"name": "a"}, {"name": "a", "requiresApproval": false}]),
+            ),
+            "the tool is granted twice",
+        ),
         ("tokens[0].manageProviders", with("/tokens/0/manageProviders", json!(true)), later),
         ("tokens[0].grants", with("/tokens/0/grants", json!([])), "unknown member"),
         (
@@ -401,7 +439,24 @@ fn every_broken_rule_is_named_with_its_field() {
         ("retrieval", with("/retrieval", json!({})), later),
         ("management", with("/management", json!({})), later),
         ("connections", with("/connections", json!({})), later),
-        ("applicationTools", with("/applicationTools", json!({"enabled": true})), later),
+        ("applicationTools", with("/applicationTools", json!(true)), "expected an object"),
+        ("applicationTools.enabled", with("/applicationTools", json!({})), "required"),
+        ("applicationTools.enabled", with("/applicationTools", json!({"enabled": false})), "expected true"),
+        (
+            "applicationTools.requireApproval",
+            with("/applicationTools", json!({"enabled": true, "requireApproval": null})),
+            "expected true or false",
+        ),
+        (
+            "applicationTools.maxPending",
+            with("/applicationTools", json!({"enabled": true, "maxPending": 0})),
+            "from 1",
+        ),
+        (
+            "applicationTools.tools",
+            with("/applicationTools", json!({"enabled": true, "tools": []})),
+            "unknown member",
+        ),
         ("operations", with("/operations", json!({"directory": "ops"})), later),
         ("resources", with("/resources", json!({})), later),
         ("usage", with("/usage", json!({})), later),

@@ -125,6 +125,7 @@ fn host(vendors: &[Arc<Vendor>]) -> Service {
         providers: providers.to_vec(),
         tools: Vec::new(),
         approve_tools: Vec::new(),
+        application_tools: Vec::new(),
     };
     let tokens = vec![token(ANN, "ann", &ids), token(BOB, "bob", &ids[..1]), token(CARL, "carl", &[])];
     Service::new(builder.build().unwrap(), &Options { tokens, ..Options::default() }).unwrap()

@@ -16,6 +16,7 @@ mod config;
 mod connections;
 mod decisions;
 mod discovery;
+mod executions;
 mod headers;
 mod limits;
 mod noise;

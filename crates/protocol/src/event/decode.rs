@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use countersign_approval_core::clock::Timestamp;
-use countersign_approval_core::ids::{ApprovalId, CallId, RunId, ToolName};
+use countersign_approval_core::ids::{ApprovalId, CallId, ExecutionId, RunId, ToolName};
 use countersign_approval_core::json::{Digest, Document, Exact, Gate, Kind, Node};
 use countersign_approval_core::review::{ApprovalRequest, IdlePolicy, Resolution};
 use countersign_approval_core::snapshot::{Snapshot, ToolCall};
 
-use super::{Decoded, Event, EventBody, Phase, Skipped};
+use super::{Decoded, Event, EventBody, Phase, Skipped, ToolExecution};
 use crate::code::ErrorInfo;
 use crate::error::EventError;
 use crate::result::{RunResult, Usage};
@@ -42,6 +42,7 @@ pub(super) fn event(data: &str, expect: &Expectation) -> Read<Decoded> {
         "run.cancelled" => EventBody::RunCancelled { error: needed(reserved.error, "error")? },
         "approval.requested" => approval_requested(root, run_id, expect)?,
         "approval.resolved" => approval_resolved(root, run_id, expect)?,
+        "tool.execution.requested" => execution_requested(root, run_id, expect)?,
         other => {
             return match root.get("optional").and_then(|node| node.as_bool()) {
                 Some(true) if !is_never_optional(other) => {
@@ -56,7 +57,7 @@ pub(super) fn event(data: &str, expect: &Expectation) -> Read<Decoded> {
 
 /// Whatever such an event says, a client that does not know it must not go on without it (contract 1.5).
 fn is_never_optional(type_name: &str) -> bool {
-    type_name.starts_with("approval.") || type_name == "tool.execution.requested"
+    type_name.starts_with("approval.")
 }
 
 /// Members that have one type in every event, whatever its own type (contract 10.2).
@@ -158,6 +159,24 @@ fn approval_resolved(root: Node<'_>, run_id: RunId, expect: &Expectation) -> Rea
         return Err(EventError::invalid("`resolution.runId` is not the event's `runId`"));
     }
     Ok(EventBody::ApprovalResolved { resolution })
+}
+
+/// The event's own rules; [`crate::stream::StreamCheck`] refuses an execution or a call that comes twice.
+fn execution_requested(root: Node<'_>, run_id: RunId, expect: &Expectation) -> Read<EventBody> {
+    if !expect.executions() {
+        return Err(EventError::Unsupported);
+    }
+    let node = member(root, "execution")?;
+    let execution_id = ExecutionId::parse(&string(node, "executionId")?)
+        .ok_or_else(|| EventError::invalid("`executionId` is not an execution id"))?;
+    if self::run_id(node)? != run_id {
+        return Err(EventError::invalid("`execution.runId` is not the event's `runId`"));
+    }
+    let call = tool_call(member(node, "call")?)?;
+    if !expect.executes(&call.name) {
+        return Err(EventError::invalid("`execution.call` is of no application tool of the request"));
+    }
+    Ok(EventBody::ToolExecutionRequested { execution: ToolExecution { execution_id, run_id, call } })
 }
 
 fn tool_call(node: Node<'_>) -> Read<ToolCall> {

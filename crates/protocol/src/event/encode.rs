@@ -32,6 +32,11 @@ pub(super) fn event(event: &Event, out: &mut Vec<u8>) {
             object.nested("approval", |object| approval_request(object, approval, digest.as_ref()));
         }
         EventBody::ApprovalResolved { resolution } => object.value("resolution", resolution),
+        EventBody::ToolExecutionRequested { execution } => object.nested("execution", |object| {
+            object.value("executionId", &execution.execution_id);
+            object.value("runId", &execution.run_id);
+            object.nested("call", |object| tool_call(object, &execution.call));
+        }),
         EventBody::ToolCompleted { call_id, output } => {
             object.value("callId", call_id);
             object.exact("output", output);

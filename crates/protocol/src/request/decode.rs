@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use countersign_approval_core::ids::{InvalidName, ModelId, ProviderId, ToolName};
-use countersign_approval_core::json::{Document, Exact, Gate, MAX_DEPTH, Node};
+use countersign_approval_core::json::{Document, Exact, Gate, Kind, MAX_DEPTH, Node};
 use countersign_approval_core::review::IdlePolicy;
 
 use super::read::{Read, boolean, fault, integer, list, object, pattern, required, strict, text, word};
-use super::{Approvals, Message, OnDeny, Retry, Role, RunRequest, Unavailable};
+use super::{ApplicationTool, Approvals, Message, OnDeny, Retry, Role, RunRequest, Unavailable};
 use crate::error::InvalidRequest;
 
 const MAX_TEXT: usize = 100_000;
+const MAX_DESCRIPTION: usize = 10_000;
 const MAX_MS: u32 = 2_147_483_647;
 const MAX_DELAY_MS: u32 = 60_000;
 
@@ -44,6 +45,7 @@ pub(super) fn request(body: &str) -> Read<RunRequest> {
         idempotency_key: draft.idempotency_key,
         retry: draft.retry,
         approvals: draft.approvals,
+        application_tools: draft.application_tools,
         unavailable: draft.unavailable,
     })
 }
@@ -63,6 +65,7 @@ struct Draft {
     idempotency_key: Option<String>,
     retry: Option<Retry>,
     approvals: Option<Approvals>,
+    application_tools: Vec<ApplicationTool>,
     unavailable: Vec<Unavailable>,
 }
 
@@ -81,6 +84,7 @@ impl Draft {
             "idempotencyKey" => idempotency_key(node).map(|v| self.idempotency_key = Some(v)),
             "retry" => retry(node).map(|v| self.retry = Some(v)),
             "approvals" => approvals(node).map(|v| self.approvals = Some(v)),
+            "applicationTools" => list(node, 1..=32, definition).map(|v| self.application_tools = v),
             other => return self.unserved(other, node),
         })
     }
@@ -91,7 +95,6 @@ impl Draft {
             "session" => (Unavailable::Session, object(node).map(drop)),
             "retrieval" => (Unavailable::Retrieval, object(node).map(drop)),
             "outputArtifact" => (Unavailable::OutputArtifact, object(node).map(drop)),
-            "applicationTools" => (Unavailable::ApplicationTools, list(node, 1..=32, object).map(drop)),
             // Some clients write the empty list, which asks for nothing.
             "attachments" => match list(node, 0..=16, object) {
                 Ok(items) if items.is_empty() => return Some(Ok(())),
@@ -203,4 +206,51 @@ fn approvals(node: Node<'_>) -> Read<Approvals> {
         on_deny,
         batch,
     })
+}
+
+fn definition(node: Node<'_>) -> Read<ApplicationTool> {
+    let (mut name, mut description, mut input_schema) = (None, None, None);
+    let (mut output_schema, mut requires_approval) = (None, None);
+    strict(node, |member, node| {
+        Some(match member {
+            "name" => parsed(node, ToolName::parse).map(|v| name = Some(v)),
+            "description" => text(node, 1..=MAX_DESCRIPTION).map(|v| description = Some(v.into_owned())),
+            "inputSchema" => schema(node).map(|v| input_schema = Some(v)),
+            "outputSchema" => schema(node).map(|v| output_schema = Some(v)),
+            "requiresApproval" => boolean(node).map(|v| requires_approval = Some(v)),
+            _ => return None,
+        })
+    })?;
+    Ok(ApplicationTool {
+        name: required(name, "name")?,
+        description: required(description, "description")?,
+        input_schema: required(input_schema, "inputSchema")?,
+        output_schema,
+        requires_approval,
+    })
+}
+
+/// A definition from its parts, by the rules of the decoder.
+pub(super) fn application_tool(name: &str, description: String, input_schema: &str) -> Read<ApplicationTool> {
+    if !(1..=MAX_DESCRIPTION).contains(&crate::shape::utf16_len(&description)) {
+        return fault(format!("expected a string of 1 to {MAX_DESCRIPTION} characters (UTF-16 units)"))
+            .map_err(|error| error.under("description"));
+    }
+    Ok(ApplicationTool {
+        name: ToolName::parse(name)
+            .or_else(|error| fault(error.rule).map_err(|error| error.under("name")))?,
+        description,
+        input_schema: schema_text(input_schema).map_err(|error| error.under("inputSchema"))?,
+        output_schema: None,
+        requires_approval: None,
+    })
+}
+
+/// The text of a schema, as [`schema`] takes it.
+pub(super) fn schema_text(text: &str) -> Read<Exact> {
+    match Exact::parse_with(text, Gate::OUTPUT) {
+        Ok(schema) if schema.kind() == Kind::Object => Ok(schema),
+        Ok(_) => fault("expected an object"),
+        Err(refused) => fault(refused.to_string()),
+    }
 }

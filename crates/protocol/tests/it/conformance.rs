@@ -369,3 +369,73 @@ fn outputs() {
     }
     assert_eq!(ends(&asked, r#","output":{"a":1,"a":2}"#), "INVALID_STREAM");
 }
+
+fn execution(sequence: u64, execution_id: &str, call_id: &str) -> String {
+    line(
+        sequence,
+        "tool.execution.requested",
+        &format!(
+            r#""execution":{{"executionId":"{execution_id}","runId":"{RUN}","call":{{"id":"{call_id}","name":"pick","arguments":{{"k":[1,2]}}}}}}"#
+        ),
+    )
+}
+
+fn executed() -> Vec<String> {
+    vec![started(), execution(2, EXECUTION, "c1"), completed(3)]
+}
+
+/// 10.4, executor; contract 7.6: no execution is asked for twice, and at most 2,048 are.
+#[test]
+fn executions() {
+    assert_eq!(
+        play(&with_tools(), &executed()),
+        (vec!["run.started", "tool.execution.requested", "run.completed"], "ok".to_owned()),
+        "executor-valid"
+    );
+    for (row, from, to) in [
+        (
+            "executor-run-mismatch",
+            format!(r#"","runId":"{RUN}","call""#),
+            format!(r#"","runId":"{OTHER_RUN}","call""#),
+        ),
+        ("executor-empty-id", EXECUTION.into(), String::new()),
+        ("executor-long-id", EXECUTION.into(), "e".repeat(257)),
+        ("not an id that a host makes", EXECUTION.into(), EXECUTION.to_uppercase()),
+        ("executor-invalid-name", r#""pick""#.into(), r#""pi ck""#.into()),
+        ("executor-unknown-tool", r#""pick""#.into(), r#""other""#.into()),
+        ("executor-invalid-arguments", r#"{"k":[1,2]}"#.into(), "[]".into()),
+        ("executor-empty-call-id", r#""c1""#.into(), r#""""#.into()),
+        ("a tool of the host", r#""pick""#.into(), r#""write""#.into()),
+        // Law 3: what cannot be carried exactly is not executed.
+        ("arguments that cannot be carried exactly", "[1,2]".into(), "[9007199254740993]".into()),
+        ("no execution", r#""execution""#.into(), r#""other""#.into()),
+    ] {
+        let mut events = executed();
+        let changed = events[1].replacen(&from, &to, 1);
+        assert_ne!(changed, events[1], "{row} changes nothing");
+        events[1] = changed;
+        assert_eq!(play(&with_tools(), &events).1, "INVALID_STREAM", "{row}");
+    }
+    for (row, second) in [
+        ("executor-duplicate-id", execution(3, EXECUTION, "c2")),
+        ("executor-duplicate-call", execution(3, OTHER_RUN, "c1")),
+        ("executor-duplicate-exact", execution(3, EXECUTION, "c1")),
+    ] {
+        let events = [started(), execution(2, EXECUTION, "c1"), second, completed(4)];
+        assert_eq!(play(&with_tools(), &events).1, "INVALID_STREAM", "{row}");
+    }
+    let mut unselected = with_tools();
+    unselected.tools.retain(|tool| tool.as_str() != "pick");
+    assert_eq!(play(&unselected, &executed()).1, "INVALID_STREAM", "executor-unselected");
+    // `executor-unnegotiated` stands beside the approvals' row, above.
+    let many = |count: u64| {
+        let one =
+            |at: u64| execution(at + 1, &format!("0b1d2c3e-5a4b-4c3d-8e2f-{at:012x}"), &format!("c{at}"));
+        let mut events = vec![started()];
+        events.extend((1..=count).map(one));
+        events.push(completed(count + 2));
+        play(&with_tools(), &events).1
+    };
+    assert_eq!(many(2_048), "ok");
+    assert_eq!(many(2_049), "INVALID_STREAM");
+}

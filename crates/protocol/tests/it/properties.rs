@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use countersign_approval_core::clock::Timestamp;
-use countersign_approval_core::ids::{CallId, RunId};
+use countersign_approval_core::ids::{CallId, ExecutionId, RunId};
 use countersign_approval_core::json::{Exact, Gate};
 use countersign_approval_core::review::{IdlePolicy, Outcome};
 use countersign_approval_core::snapshot::{Snapshot, ToolCall};
 use countersign_protocol::code::{Code, ErrorInfo};
-use countersign_protocol::event::{Decoded, Event, EventBody, FinishReason, Phase, RunResult, Usage};
+use countersign_protocol::event::{
+    Decoded, Event, EventBody, FinishReason, Phase, RunResult, ToolExecution, Usage,
+};
 use countersign_protocol::request::RunRequest;
 use countersign_protocol::sse::{Decoder, encode_frame};
 use countersign_protocol::stream::{Expectation, StreamCheck};
@@ -107,6 +109,14 @@ fn body() -> impl Strategy<Value = EventBody> {
         phase.prop_map(|phase| EventBody::RunProgress { phase }),
         (1..=u32::MAX, usage()).prop_map(|(step, usage)| EventBody::UsageReported { step, usage }),
         tool_call().prop_map(|call| EventBody::ToolCalled { call }),
+        (tool_call(), 0..4u8).prop_map(|(call, id)| EventBody::ToolExecutionRequested {
+            execution: ToolExecution {
+                execution_id: ExecutionId::parse(&format!("0e1d2c3e-5a4b-4c3d-8e2f-00000000000{id}"))
+                    .unwrap(),
+                run_id: run(),
+                call
+            }
+        }),
         (tool_call(), policy, prop::option::of(0..1_000_000i64), any::<bool>()).prop_map(
             |(call, policy, expiry, digest)| {
                 let mut approval = approval("{}");
@@ -242,9 +252,15 @@ proptest! {
         let mut check = StreamCheck::new(Expectation::own_log());
         let start = EventBody::RunStarted { provider: provider(), model: model() };
         let mut ended = false;
+        let (mut executions, mut calls) = (Vec::new(), Vec::new());
         for (i, body) in std::iter::once(start).chain(bodies).enumerate() {
             let sequence = i as u64 + 1;
-            let again = i > 0 && matches!(body, EventBody::RunStarted { .. });
+            let mut again = i > 0 && matches!(body, EventBody::RunStarted { .. });
+            if let EventBody::ToolExecutionRequested { execution } = &body {
+                again |= executions.contains(&execution.execution_id) || calls.contains(&execution.call.id);
+                executions.push(execution.execution_id);
+                calls.push(execution.call.id.clone());
+            }
             let terminal = body.is_terminal();
             let event = Event { run_id: RunId::parse(RUN).unwrap(), sequence, timestamp: at(0), body };
             let accepted = check.accept(&event.to_json());

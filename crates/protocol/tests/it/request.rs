@@ -287,25 +287,15 @@ fn output_schema() {
 /// Members that the contract has and this version does not serve are seen, in order, and only their kind is checked.
 #[test]
 fn unserved_members_are_noted() {
-    let request = good(
-        r#""session":{"id":"x"},"retrieval":{},"applicationTools":[{}],"attachments":[{}],"outputArtifact":{}"#,
-    );
+    let request = good(r#""session":{"id":"x"},"retrieval":{},"attachments":[{}],"outputArtifact":{}"#);
     assert_eq!(
         request.unavailable,
-        [
-            Unavailable::Session,
-            Unavailable::Retrieval,
-            Unavailable::ApplicationTools,
-            Unavailable::Attachments,
-            Unavailable::OutputArtifact
-        ]
+        [Unavailable::Session, Unavailable::Retrieval, Unavailable::Attachments, Unavailable::OutputArtifact]
     );
     assert!(!serde_json::to_string(&request).unwrap().contains("session"));
     // Some clients write the empty list.
     assert!(good(r#""attachments":[]"#).unavailable.is_empty());
-    for member in
-        [r#""applicationTools":[]"#, r#""applicationTools":{}"#, r#""attachments":[1]"#, r#""session":[]"#]
-    {
+    for member in [r#""attachments":[1]"#, r#""session":[]"#] {
         assert!(RunRequest::decode(&with(member)).is_err(), "{member}");
     }
 }
@@ -351,4 +341,97 @@ fn bodies() {
     assert_eq!(countersign_protocol::body_text(b"{}").unwrap(), "{}");
     assert_eq!(countersign_protocol::body_text(b"\xff{}").unwrap_err().code(), Code::INVALID_REQUEST);
     assert!(RunRequest::decode("\u{feff}{}").is_err());
+}
+
+/// A definition with these members beside `name` and `description`.
+fn defined(members: &str) -> String {
+    format!(r#""applicationTools":[{{"name":"pick","description":"Picks.",{members}}}]"#)
+}
+
+/// Contract 7.6: definitions are read strictly and kept as written; 2: null is nothing.
+#[test]
+fn application_tools() {
+    let text = defined(
+        r#""inputSchema": { "minimum" : 1.0 },"outputSchema":{"type":"string"},"requiresApproval":false"#,
+    );
+    let request = good(&text);
+    let [tool] = &request.application_tools[..] else { panic!("{request:?}") };
+    assert_eq!((tool.name.as_str(), tool.description.as_str()), ("pick", "Picks."));
+    assert_eq!(tool.input_schema.text(), r#"{"minimum":1.0}"#);
+    assert_eq!(tool.output_schema.as_ref().unwrap().text(), r#"{"type":"string"}"#);
+    assert_eq!(tool.requires_approval, Some(false));
+    assert_eq!(RunRequest::decode(&serde_json::to_string(&request).unwrap()).unwrap(), request);
+    let least = good(&defined(r#""inputSchema":{}"#));
+    let [tool] = &least.application_tools[..] else { panic!("{least:?}") };
+    assert_eq!((tool.output_schema.as_ref(), tool.requires_approval), (None, None));
+    let many = |count: usize| {
+        let one = |at| format!(r#"{{"name":"t{at}","description":"d","inputSchema":{{}}}}"#);
+        format!(r#""applicationTools":[{}]"#, (0..count).map(one).collect::<Vec<_>>().join(","))
+    };
+    assert_eq!(good(&many(32)).application_tools.len(), 32);
+    // Names given twice pass here: the contract's 2.1 refuses them later, with a code of their own.
+    let twice = r#"{"name":"t","description":"d","inputSchema":{}}"#;
+    good(&format!(r#""applicationTools":[{twice},{twice}]"#));
+    let long = |units: usize| {
+        format!(
+            r#""applicationTools":[{{"name":"t","description":"{}","inputSchema":{{}}}}]"#,
+            "\u{1F30D}".repeat(units / 2)
+        )
+    };
+    good(&long(10_000));
+    let refusals = [
+        r#""applicationTools":[]"#.to_owned(),
+        r#""applicationTools":{}"#.to_owned(),
+        many(33),
+        r#""applicationTools":[{"description":"d","inputSchema":{}}]"#.to_owned(),
+        r#""applicationTools":[{"name":"a-b","description":"d","inputSchema":{}}]"#.to_owned(),
+        r#""applicationTools":[{"name":"a","inputSchema":{}}]"#.to_owned(),
+        r#""applicationTools":[{"name":"a","description":"","inputSchema":{}}]"#.to_owned(),
+        long(10_002),
+        defined(r#""requiresApproval":true"#),
+        defined(r#""inputSchema":true"#),
+        defined(r#""inputSchema":null"#),
+        defined(r#""inputSchema":{},"outputSchema":null"#),
+        defined(r#""inputSchema":{},"requiresApproval":null"#),
+        defined(r#""inputSchema":{},"execute":"rm""#),
+        defined(r#""inputSchema":{"properties":{"__proto__":{}}}"#),
+    ]
+    .iter()
+    .map(|member| refusal(member))
+    .collect::<Vec<_>>()
+    .join("\n");
+    expect![[r#"
+        applicationTools: expected an array of 1 to 32 items
+        applicationTools: expected an array of 1 to 32 items
+        applicationTools: expected an array of 1 to 32 items
+        applicationTools[0].name: is required
+        applicationTools[0].name: must match ^[a-zA-Z_][a-zA-Z0-9_]{0,63}$
+        applicationTools[0].description: is required
+        applicationTools[0].description: expected a string of 1 to 10000 characters (UTF-16 units)
+        applicationTools[0].description: expected a string of 1 to 10000 characters (UTF-16 units)
+        applicationTools[0].inputSchema: is required
+        applicationTools[0].inputSchema: expected an object
+        applicationTools[0].inputSchema: expected an object
+        applicationTools[0].outputSchema: expected an object
+        applicationTools[0].requiresApproval: expected true or false
+        applicationTools[0].execute: unknown member
+        applicationTools[0].inputSchema: the key `__proto__` at /applicationTools/0/inputSchema/properties/__proto__; choose another key, as JavaScript readers drop this one"#]].assert_eq(&refusals);
+}
+
+/// Contract 2.1, row 12: the bound counts the definition as compact JSON, however it was spelled.
+#[test]
+fn definitions_are_measured_as_compact_json() {
+    let read = |text: &str| {
+        let mut request = good(&format!(r#""applicationTools":[{text}]"#));
+        request.application_tools.remove(0).compact_len()
+    };
+    for compact in [
+        r#"{"name":"a","description":"d","inputSchema":{}}"#,
+        r#"{"name":"a","description":"\"\\\n","inputSchema":{"type":"object"},"outputSchema":{"a":[1,2]}}"#,
+        r#"{"name":"a","description":"d","inputSchema":{},"requiresApproval":false}"#,
+    ] {
+        assert_eq!(read(compact), compact.len(), "{compact}");
+    }
+    let spelled = r#"{ "name" : "\u0061", "description":"d", "inputSchema": { "minimum" : 1.00e0 } }"#;
+    assert_eq!(read(spelled), r#"{"name":"a","description":"d","inputSchema":{"minimum":1}}"#.len());
 }

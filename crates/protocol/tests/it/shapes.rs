@@ -3,12 +3,16 @@
 
 use std::sync::Arc;
 
+use countersign_approval_core::ids::ExecutionId;
 use countersign_approval_core::json::Exact;
 use countersign_approval_core::review::Outcome;
 use countersign_protocol::code::{Code, ErrorInfo};
-use countersign_protocol::event::{Decoded, Event, EventBody, FinishReason, Phase, RunResult, Usage};
+use countersign_protocol::event::{
+    Decoded, Event, EventBody, FinishReason, Phase, RunResult, ToolExecution, Usage,
+};
 use countersign_protocol::sse::{HEARTBEAT, encode_frame};
 use countersign_protocol::stream::Expectation;
+use countersign_protocol::tool_execution::{ExecutionIdentity, ExecutionResult, ReportStatus};
 use expect_test::{Expect, expect};
 
 use crate::support::*;
@@ -134,6 +138,78 @@ fn calls() {
         EventBody::ToolCompleted { call_id: call_id(), output: output("null") },
         expect![[r#""callId":"call-1","output":null}"#]],
     );
+}
+
+/// Contract 7.6.
+#[test]
+fn executions() {
+    let execution = ToolExecution {
+        execution_id: ExecutionId::parse(EXECUTION).unwrap(),
+        run_id: run(),
+        call: call(r#"{ "n": 1.0 }"#),
+    };
+    let report = ExecutionResult::output(&execution, output("[1e2]"));
+    let ids = r#""executionId":"0e1d2c3e-5a4b-4c3d-8e2f-0123456789ab","runId":"6f0c2d1e-5a4b-4c3d-8e2f-0123456789ab","callId":"call-1""#;
+    assert_eq!(serde_json::to_string(&report).unwrap(), format!(r#"{{{ids},"output":[1e2]}}"#));
+    assert_eq!(ExecutionResult::parse(&serde_json::to_string(&report).unwrap()).unwrap(), report);
+    let failed = ExecutionResult::failed(&execution);
+    let text = serde_json::to_string(&failed).unwrap();
+    assert_eq!(text, format!(r#"{{{ids},"error":"APPLICATION_TOOL_FAILED"}}"#));
+    assert_eq!(ExecutionResult::parse(&text).unwrap(), failed);
+    for (status, word) in [(ReportStatus::Accepted, "accepted"), (ReportStatus::Progress, "progress")] {
+        let receipt = failed.identity.receipt(status);
+        let text = format!(r#"{{{ids},"status":"{word}"}}"#);
+        assert_eq!(serde_json::to_string(&receipt).unwrap(), text);
+    }
+    check(
+        EventBody::ToolExecutionRequested { execution },
+        expect![[
+            r#""execution":{"executionId":"0e1d2c3e-5a4b-4c3d-8e2f-0123456789ab","runId":"6f0c2d1e-5a4b-4c3d-8e2f-0123456789ab","call":{"id":"call-1","name":"write","arguments":{"n":1.0}}}}"#
+        ]],
+    );
+}
+
+/// Contract 7.6, strict bodies, and what each refusal is called (1.2, 4.6).
+#[test]
+fn reports() {
+    let ids = r#""executionId":"e","runId":"r","callId":"c""#;
+    let long = "x".repeat(257);
+    let nested = |depth: usize| format!(r#"{{{ids},"output":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
+    for (body, expected) in [
+        (format!(r#"{{{ids},"output":null}}"#), "ok"),
+        (format!(r#"{{{ids},"output":9007199254740993}}"#), "ok"),
+        (format!(r#"{{{ids},"error":"APPLICATION_TOOL_FAILED"}}"#), "ok"),
+        (format!(r#"{{{ids}}}"#), "INVALID_TOOL_EXECUTION"),
+        (format!(r#"{{{ids},"error":"OTHER"}}"#), "INVALID_TOOL_EXECUTION"),
+        (format!(r#"{{{ids},"error":null}}"#), "INVALID_TOOL_EXECUTION"),
+        (format!(r#"{{{ids},"output":1,"error":"APPLICATION_TOOL_FAILED"}}"#), "INVALID_TOOL_EXECUTION"),
+        (format!(r#"{{{ids},"output":1,"subject":"root"}}"#), "INVALID_TOOL_EXECUTION"),
+        (format!(r#"{{{ids},"output":{{"a":[{{"__proto__":1}}]}}}}"#), "INVALID_TOOL_EXECUTION"),
+        (nested(64), "ok"),
+        (nested(65), "INVALID_TOOL_EXECUTION"),
+        (nested(9_999), "INVALID_TOOL_EXECUTION"),
+        (r#"{"executionId":"e","runId":"r","output":1}"#.into(), "INVALID_TOOL_EXECUTION"),
+        (r#"{"executionId":"","runId":"r","callId":"c","output":1}"#.into(), "INVALID_TOOL_EXECUTION"),
+        (
+            format!(r#"{{"executionId":"e","runId":"r","callId":"{long}","output":1}}"#),
+            "INVALID_TOOL_EXECUTION",
+        ),
+        (format!(r#"{{"executionId":"e","runId":"r","callId":"{}","output":1}}"#, &long[1..]), "ok"),
+        (r#"{"executionId":"e","runId":7,"callId":"c","output":1}"#.into(), "INVALID_TOOL_EXECUTION"),
+        ("[]".into(), "INVALID_TOOL_EXECUTION"),
+        ("null".into(), "INVALID_TOOL_EXECUTION"),
+        ("{".into(), "INVALID_REQUEST"),
+        (String::new(), "INVALID_REQUEST"),
+        // Exact JSON (design 3): one key, one value; nothing is repaired.
+        (format!(r#"{{{ids},"output":{{"a":1,"a":2}}}}"#), "INVALID_REQUEST"),
+        (format!(r#"{{{ids},"output":"\ud800"}}"#), "INVALID_REQUEST"),
+    ] {
+        let read = ExecutionResult::parse(&body).map_or_else(|e| e.code().to_string(), |_| "ok".to_owned());
+        assert_eq!(read, expected, "{}", &body[..body.len().min(120)]);
+    }
+    assert!(ExecutionIdentity::parse(&format!("{{{ids}}}")).is_ok());
+    let more = ExecutionIdentity::parse(&format!(r#"{{{ids},"output":1}}"#)).unwrap_err();
+    assert_eq!(more.code(), Code::INVALID_TOOL_EXECUTION);
 }
 
 #[test]

@@ -8,12 +8,14 @@ use countersign_approval_core::json::{Exact, Gate};
 use countersign_approval_core::review::{ApprovalRequest, IdlePolicy, Outcome, Resolution};
 use countersign_approval_core::snapshot::{Snapshot, ToolCall};
 use countersign_protocol::event::{Event, EventBody};
-use countersign_protocol::request::{Approvals, RunRequest};
+use countersign_protocol::request::{ApplicationTool, Approvals, RunRequest};
 use countersign_protocol::stream::{Expectation, StreamCheck};
 
 pub(crate) const RUN: &str = "6f0c2d1e-5a4b-4c3d-8e2f-0123456789ab";
 pub(crate) const OTHER_RUN: &str = "00000000-0000-4000-8000-000000000000";
 pub(crate) const APPROVAL: &str = "0b1d2c3e-5a4b-4c3d-8e2f-0123456789ab";
+
+pub(crate) const EXECUTION: &str = "0e1d2c3e-5a4b-4c3d-8e2f-0123456789ab";
 
 /// The request of the contract's conformance rows (10.4).
 pub(crate) fn hello() -> RunRequest {
@@ -26,6 +28,15 @@ pub(crate) fn with_approvals(approvals: Approvals) -> RunRequest {
 
 pub(crate) fn paused() -> RunRequest {
     with_approvals(Approvals::new(IdlePolicy::Pause))
+}
+
+/// A request with the application tool `pick`, and a tool of the host.
+pub(crate) fn with_tools() -> RunRequest {
+    RunRequest {
+        tools: ["pick", "write"].map(|name| ToolName::parse(name).unwrap()).into(),
+        application_tools: vec![ApplicationTool::new("pick", "Picks.", r#"{"type":"object"}"#).unwrap()],
+        ..hello()
+    }
 }
 
 pub(crate) fn provider() -> ProviderId {

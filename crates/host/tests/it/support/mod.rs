@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use countersign_approval_core::audit::{AuditRecord, AuditSink, BoxError};
 use countersign_driver::{ApprovalSettings, Builder, Driver, IdlePause, Output, Tool, ToolSpec, tool};
-use countersign_host::{Concurrency, Options, Service, Token};
+use countersign_host::{ApplicationToolGrant, Concurrency, Options, Service, Token};
 use countersign_providers::{Scripted, ScriptedConfig};
 use countersign_testkit::RecordingSink;
 use secrecy::SecretString;
@@ -39,6 +39,7 @@ const PROVIDER: &str = r#"{
         "json": [{"text": " { \"n\": 1.50, \"s\": \"\\u00e9\" }\n"}],
         "write": [{"calls": [{"id": "call-1", "name": "write", "arguments": {"k": [1, 2]}}]}, {"text": "Written."}],
         "lookup": [{"calls": [{"id": "call-1", "name": "lookup", "arguments": {"q": "x"}}]}, {"text": "Found."}],
+        "pick": [{"calls": [{"id": "call-1", "name": "pick", "arguments": {"k": [1, 2]}}]}, {"text": "Picked."}],
         "slow": [{"text": "At last.", "delayMs": 100000000}],
         "chatty": [{"deltas": ["a", "b", "c", "d"]}],
         "broken": [{"error": {"code": "PROVIDER_REFUSAL", "message": "No."}}]
@@ -191,16 +192,22 @@ pub(crate) fn options() -> Options {
         providers: providers.iter().map(ToString::to_string).collect(),
         tools: tools.iter().map(ToString::to_string).collect(),
         approve_tools: approve.iter().map(ToString::to_string).collect(),
+        application_tools: Vec::new(),
     };
+    let bring = |mut token: Token, grant: ApplicationToolGrant| {
+        token.application_tools.push(grant);
+        token
+    };
+    let (reviewed, unreviewed) = (ApplicationToolGrant::reviewed, ApplicationToolGrant::unreviewed);
     let both = &["mock", "spare"];
-    let tools = &["write", "lookup"];
+    let tools = &["write", "lookup", "pick"];
     Options {
         tokens: vec![
-            token(ANN, "ann", both, tools, tools),
-            token(ANN_REVIEWER, "ann", both, &[], tools),
+            bring(token(ANN, "ann", both, tools, tools), unreviewed("pick")),
+            bring(token(ANN_REVIEWER, "ann", both, &[], tools), reviewed("pick")),
             token(ANN_RUNNER, "ann", both, tools, &[]),
-            token(ANN_ELSEWHERE, "ann", &[], tools, tools),
-            token(BOB, "bob", both, tools, tools),
+            bring(token(ANN_ELSEWHERE, "ann", &[], tools, tools), unreviewed("pick")),
+            bring(token(BOB, "bob", both, tools, tools), unreviewed("pick")),
             token(CARL, "carl", &[], &[], &[]),
         ],
         allowed_origins: vec![ORIGIN.into()],
