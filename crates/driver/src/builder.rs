@@ -12,6 +12,7 @@ use countersign_approval_core::registry::Limits;
 
 use crate::approve::Approve;
 use crate::driver::{Driver, Parts, RegisteredTool};
+use crate::operation::OperationSettings;
 use crate::provider::{Provider, ToolDefinition};
 use crate::reviews::Reviews;
 use crate::schema::InputSchema;
@@ -110,6 +111,7 @@ pub struct Builder {
     approvals: Option<ApprovalSettings>,
     approve: Option<Arc<dyn Approve>>,
     limits: RunLimits,
+    operations: Option<OperationSettings>,
     clock: Option<Arc<dyn Clock>>,
     ids: Option<Arc<dyn Ids>>,
 }
@@ -142,6 +144,12 @@ impl Builder {
     /// Sets the host's bounds.
     pub const fn limits(mut self, limits: RunLimits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Honours idempotency keys (contract 9).
+    pub fn operations(mut self, settings: OperationSettings) -> Self {
+        self.operations = Some(settings);
         self
     }
 
@@ -178,6 +186,9 @@ impl Builder {
         if self.approvals.as_ref().is_some_and(|settings| settings.limits.max_pending == 0) {
             return Err(BuildError::Limit { what: "approvals.limits.max_pending", rule: "at least 1" });
         }
+        if self.operations.as_ref().is_some_and(|settings| settings.max_record_bytes == 0) {
+            return Err(BuildError::Limit { what: "operations.max_record_bytes", rule: "at least 1" });
+        }
         let providers = providers(self.providers)?;
         let tools = tools(self.tools)?;
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
@@ -193,6 +204,7 @@ impl Builder {
             approvals,
             approve: self.approve,
             limits: self.limits,
+            operations: self.operations,
             reviews,
             clock,
             ids,

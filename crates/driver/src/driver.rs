@@ -10,14 +10,18 @@ use countersign_approval_core::clock::Clock;
 use countersign_approval_core::decision::DecisionRequest;
 use countersign_approval_core::grants::{Grants, Principal};
 use countersign_approval_core::ids::{Ids, ProviderId, RunId, ToolName};
+use countersign_approval_core::json::Digest;
 use countersign_approval_core::review::{IdlePolicy, Resolution};
 use countersign_protocol::code::{Code, ErrorInfo};
 use countersign_protocol::event::{EventBody, RunResult};
 use countersign_protocol::provider_info::ProviderInfo;
 use countersign_protocol::request::{Approvals, OnDeny, RunRequest, Unavailable};
+use countersign_protocol::version::feature;
 
 use crate::approve::Approve;
 use crate::builder::{Builder, IdlePause, RunLimits};
+use crate::operation::operate::Operating;
+use crate::operation::{Claim, OperationKey, OperationSettings, Origin, fingerprint};
 use crate::provider::{Provider, ToolDefinition};
 use crate::reviews::Reviews;
 use crate::run::{self, Run};
@@ -38,6 +42,7 @@ pub(crate) struct Parts {
     pub(crate) approvals: Option<IdlePause>,
     pub(crate) approve: Option<Arc<dyn Approve>>,
     pub(crate) limits: RunLimits,
+    pub(crate) operations: Option<OperationSettings>,
     pub(crate) reviews: Arc<Reviews>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
@@ -68,10 +73,16 @@ impl Driver {
     /// What the contract answers for the first check that fails.
     pub fn prepare(&self, request: RunRequest) -> Result<Prepared, ErrorInfo> {
         let provider = check(&self.0, &request)?;
-        Ok(Prepared { driver: self.clone(), provider, request })
+        let key = request.idempotency_key.as_ref();
+        let fingerprint = key.map(|_| fingerprint(&request)).transpose();
+        let fingerprint = fingerprint.map_err(|_| ErrorInfo::new(Code::INTERNAL_ERROR))?;
+        Ok(Prepared { driver: self.clone(), provider, request, fingerprint })
     }
 
     /// Starts a run and returns its events. The run is cancelled when the stream is dropped.
+    ///
+    /// A request with an idempotency key may be told an earlier run instead, or be refused by the operation store
+    /// (contract 9). Then its only event is `run.failed`: a run that began has `run.started` before it.
     ///
     /// # Errors
     /// Everything that can be refused before the first event: shape, contract 2.1, and the principal's grants.
@@ -113,7 +124,9 @@ impl Driver {
 
     /// The protocol features that this driver switches on (contract 1.6).
     pub fn features(&self) -> Vec<&'static str> {
-        if self.0.approvals.is_some() { vec!["interactive-approvals"] } else { Vec::new() }
+        let approvals = self.0.approvals.as_ref().map(|_| feature::INTERACTIVE_APPROVALS);
+        let operations = self.0.operations.as_ref().map(|_| feature::IDEMPOTENCY);
+        approvals.into_iter().chain(operations).collect()
     }
 
     /// The providers, in the order of registration.
@@ -147,6 +160,8 @@ pub struct Prepared {
     driver: Driver,
     provider: Arc<dyn Provider>,
     request: RunRequest,
+    /// Of a request with an idempotency key.
+    fingerprint: Option<Digest>,
 }
 
 impl Prepared {
@@ -171,25 +186,36 @@ impl Prepared {
         }
     }
 
-    /// Starts the run. It is cancelled when its scope is, or when the stream is dropped.
+    /// Starts the run, as [`Driver::stream`] does. It is cancelled when its scope is, or when the stream is dropped.
     pub fn stream(self, principal: &Principal, scope: &Scope) -> EventStream {
-        let Self { driver, provider, request } = self;
+        let run_id = RunId::new(self.driver.0.ids.uuid());
+        let operating = self.operating(principal, run_id);
+        let Self { driver, provider, request, .. } = self;
         let cancellation = scope.cancellation.child_token();
         let (outlet, stream) = stream::channel(cancellation.clone());
-        let run_id = RunId::new(driver.0.ids.uuid());
-        let tasks = scope.tasks.clone();
-        let run = Run::new(
-            driver.0,
-            provider,
-            request,
-            principal.subject.clone(),
-            run_id,
-            outlet,
-            cancellation,
-            tasks,
-        );
-        scope.tasks.spawn(run::drive(run));
+        let (subject, tasks) = (principal.subject.clone(), scope.tasks.clone());
+        let clock = Arc::clone(&driver.0.clock);
+        let run =
+            move |outlet| Run::new(driver.0, provider, request, subject, run_id, outlet, cancellation, tasks);
+        match operating {
+            None => drop(scope.tasks.spawn(run::drive(run(outlet)))),
+            Some(operating) => drop(scope.tasks.spawn(operating.claim(clock, outlet, run))),
+        }
         stream
+    }
+
+    /// What a request with an idempotency key claims (contract 9). Without a store it did not come this far.
+    fn operating(&self, principal: &Principal, run_id: RunId) -> Option<Operating> {
+        let parts = &self.driver.0;
+        let settings = parts.operations.clone()?;
+        let key = OperationKey::of(&principal.subject, self.request.idempotency_key.as_ref()?);
+        let origin = Origin {
+            run_id,
+            provider: self.request.provider.clone(),
+            model: self.request.model.clone(),
+            claimed_at: parts.clock.now().wall,
+        };
+        Some(Operating { settings, claim: Claim { key, fingerprint: self.fingerprint?, origin } })
     }
 
     /// Runs to the end.
@@ -240,7 +266,7 @@ fn check(parts: &Parts, request: &RunRequest) -> Result<Arc<dyn Provider>, Error
     unavailable(Unavailable::Session, Code::SESSIONS_UNAVAILABLE)?;
     unavailable(Unavailable::Retrieval, Code::RETRIEVAL_UNAVAILABLE)?;
     not_served(Unavailable::Attachments, "attachments")?;
-    if request.idempotency_key.is_some() {
+    if request.idempotency_key.is_some() && parts.operations.is_none() {
         return Err(ErrorInfo::new(Code::IDEMPOTENCY_UNAVAILABLE));
     }
     let provider = parts

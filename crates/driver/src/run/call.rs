@@ -49,8 +49,7 @@ impl Run {
         };
         let output = Box::pin(self.execute(call, tool, execution.as_ref())).await?;
         self.progress();
-        self.emit_alone(EventBody::ToolCompleted { call_id: call.id.clone(), output: output.clone() })
-            .await?;
+        self.emit_fact(EventBody::ToolCompleted { call_id: call.id.clone(), output: output.clone() }).await?;
         // Only now has anybody been told; a run that ends before says "uncertain" (law 8).
         self.in_flight = InFlight::Nothing;
         Ok(output)
@@ -99,6 +98,12 @@ impl Run {
         if approvals.idle_policy == IdlePolicy::Pause {
             self.idle.pause();
         }
+        if let Err(stop) = self.note(&question(&review)).await {
+            // Nobody was asked, so nobody is waited for.
+            Box::pin(reviews.cancel(id)).await;
+            return Err(stop);
+        }
+        self.in_flight = InFlight::Review;
         let settled = self.wait_for_person(&mut review).await;
         if approvals.idle_policy == IdlePolicy::Pause {
             self.progress();
@@ -107,8 +112,10 @@ impl Run {
         let outcome = resolution.outcome;
         if outcome == Outcome::Cancelled {
             self.abort(ErrorInfo::new(Code::CANCELLED));
+        } else {
+            self.in_flight = InFlight::Nothing;
         }
-        self.deliver(EventBody::ApprovalResolved { resolution }).await;
+        self.deliver(EventBody::ApprovalResolved { resolution }).await?;
         self.check_aborted()?;
         match outcome {
             Outcome::Approved => {
@@ -130,8 +137,7 @@ impl Run {
             Room(Result<(), Gone>),
         }
         let outlet = Arc::clone(&self.outlet);
-        let mut question =
-            Some(EventBody::ApprovalRequested { approval: Arc::clone(&review.approval), digest: None });
+        let mut question = Some(question(review));
         let settled = loop {
             let next = self
                 .guard(async {
@@ -154,7 +160,7 @@ impl Run {
             }
         };
         if let Some(body) = question {
-            self.deliver(body).await;
+            self.tell(body).await;
         }
         settled
     }
@@ -277,4 +283,9 @@ impl Run {
             }
         }
     }
+}
+
+/// What a person is asked.
+fn question(review: &OpenReview) -> EventBody {
+    EventBody::ApprovalRequested { approval: Arc::clone(&review.approval), digest: None }
 }
