@@ -11,6 +11,7 @@ mod command_tools;
 mod demo;
 mod hosted;
 mod lost;
+mod operations;
 mod probe;
 mod run_code;
 mod support;

@@ -5,6 +5,7 @@
 //! that a wrong reference is found at start.
 
 mod file;
+mod operations;
 mod probe;
 mod providers;
 mod reader;
@@ -14,14 +15,17 @@ mod tokens;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use countersign_approval_core::json::{Document, Exact, Gate, Refused};
+use countersign_driver::operation::OperationStore;
 use countersign_driver::{IdlePause, RunLimits};
 use url::Url;
 
 use crate::error::StartError;
 use crate::options::{Concurrency, Options, Token};
 
+pub(crate) use operations::Operations;
 pub use probe::{Answer, Probed};
 pub(crate) use providers::ProviderConfig;
 use reader::Object;
@@ -32,7 +36,6 @@ use secrets::Secrets;
 const NOT_SERVED: &[&str] = &[
     "tls",
     "applicationTools",
-    "operations",
     "resources",
     "usage",
     "usageLog",
@@ -54,6 +57,7 @@ pub struct HostConfig {
     tokens: Vec<Token>,
     pub(crate) approvals: Option<Approvals>,
     pub(crate) limits: RunLimits,
+    pub(crate) operations: Option<Operations>,
     allowed_origins: Vec<String>,
     concurrency: Concurrency,
 }
@@ -137,10 +141,22 @@ impl HostConfig {
         let tokens = tokens::read(&top.required("tokens")?, &providers, secrets)?;
         let approvals = top.optional("approvals").map(|field| sections::approvals(&field)).transpose()?;
         let limits = sections::limits(top.optional("limits"))?;
+        let operations = top.optional("operations").map(|field| operations::read(&field, secrets.base()));
+        let operations = operations.transpose()?;
         let allowed_origins = sections::allowed_origins(top.optional("allowedOrigins"))?;
         let concurrency = sections::concurrency(top.optional("concurrency"))?;
         top.finish()?;
-        Ok(Self { listen, client_url, providers, tokens, approvals, limits, allowed_origins, concurrency })
+        Ok(Self {
+            listen,
+            client_url,
+            providers,
+            tokens,
+            approvals,
+            limits,
+            operations,
+            allowed_origins,
+            concurrency,
+        })
     }
 
     /// What [`serve`](crate::serve()) takes.
@@ -159,6 +175,24 @@ impl HostConfig {
             allowed_origins: self.allowed_origins.clone(),
             concurrency: self.concurrency,
         }
+    }
+
+    /// Opens the store of `operations`, where the configuration has it: SQLite in its directory. Give it to
+    /// [`configured_driver`](crate::configured_driver) as [`Extras::operations`](crate::Extras::operations). It blocks.
+    ///
+    /// # Errors
+    /// [`StartError`] naming the field: the folder cannot be made or is not private, or the store cannot be opened
+    /// (`OPERATION_STORE_ERROR`).
+    pub fn open_operations(&self) -> Result<Option<Arc<dyn OperationStore>>, StartError> {
+        self.operations.as_ref().map(Operations::open).transpose()
+    }
+
+    /// Checks what [`HostConfig::open_operations`] needs, and changes nothing.
+    ///
+    /// # Errors
+    /// As there, for the folder.
+    pub fn check_operations(&self) -> Result<(), StartError> {
+        self.operations.as_ref().map_or(Ok(()), Operations::examine)
     }
 
     /// `clientUrl`: where clients reach the host, for a program that tells them.

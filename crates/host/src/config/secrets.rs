@@ -26,6 +26,11 @@ impl<'a> Secrets<'a> {
         Self { base, variable: |name| env::var(name) }
     }
 
+    /// What relative paths of the configuration resolve against.
+    pub(super) fn base(&self) -> &'a Path {
+        self.base
+    }
+
     /// The secret that a reference names, without white space at its end.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ mod config;
 mod decisions;
 mod headers;
 mod noise;
+mod operations;
 mod order;
 mod runs;
 mod shutdown;
