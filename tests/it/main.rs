@@ -1,8 +1,7 @@
 //! Client, host and driver together, and where each row of the contract is tested.
 //!
 //! A name without a crate is a test of this binary; `host/runs::x` is the test `x` in `crates/host/tests/it/runs.rs`.
-//! `rows` checks that every named test is there. Rows of usage records, asynchronous sinks and the operation
-//! store (4.11, rows 20 and 21) are not of this version.
+//! `rows` checks that every named test is there. Rows of usage records and asynchronous sinks are not of this version.
 //!
 //! | contract 3.4 | tests |
 //! | --- | --- |
@@ -61,6 +60,8 @@
 //! | 17 | `loopback::hanging_up_and_closing_revoke` `driver/sequences::embedded_abort_while_waiting` |
 //! | 18 | `contract::a_failing_sink_ends_the_run` `host/decisions::a_failing_sink_authorizes_nothing` |
 //! | 19 | `contract::a_failing_sink_ends_the_run`, and a `compile_fail` doctest of `AuditSink` |
+//! | 20 | `keyed::a_repeated_request_is_told_and_not_run` `driver/operations/runs::a_replay_tells_the_run_and_neither_prompts_nor_executes` `host/operations::a_reviewed_run_is_told_without_its_questions` |
+//! | 21 | `keyed::an_interrupted_review_is_uncertain_for_ever` `driver/operations/runs::an_interrupted_review_is_uncertain` `cli/operations::killed_while_a_person_is_asked` |
 //! | 22 | `host/decisions::a_full_host_takes_decisions` `host/catalog::features_are_those_that_this_host_has` |
 //! | 23 | `loopback::each_outcome_from_end_to_end` `encodings::foreign::node_reviews_a_call` `encodings::foreign::python_reviews_a_call` |
 //!
@@ -114,6 +115,25 @@
 //! | uncertain from the hand-over on (5.4) | `driver/application::the_uncertain_window` `application::a_function_that_fails_is_uncertain` |
 //! | repeated executions, and more than 2,048 | `protocol/conformance::executions` `client/conformance::executions` `client/tools::a_repeated_execution_calls_nothing` |
 //! | off (1.9) | `host/runs::the_earlier_row_answers` `host/order::endpoints_that_are_not_served_say_so` |
+//!
+//! | contract 4.10, 9, and where else it names keys | tests |
+//! | --- | --- |
+//! | 1.6, 1.9, 2.1(4): the feature and the refusal without a store | `host/operations::it_is_advertised_with_a_store_only` `driver/operations/runs::keys_need_a_store` |
+//! | 1.8, 2.1(16-19), 6.4: order of checks; refusals before the headers | `host/operations::a_key_opens_nothing` `host/operations::a_reviewed_run_is_told_without_its_questions` |
+//! | 4.10: the compact log holds approvals | `driver/operations/runs::what_is_seen_is_stored` |
+//! | 4.10: a replay drops them, numbered from 1, and cannot prompt or execute | `driver/operations/runs::a_replay_tells_the_run_and_neither_prompts_nor_executes` `driver/histories/keyed::keyed_runs_survive_any_death_of_their_process` |
+//! | 4.10: a stream closed during a review | `driver/operations/runs::an_interrupted_review_is_uncertain` `host/operations::an_interrupted_review_is_uncertain` |
+//! | 9: scope | `driver/operations/runs::subjects_do_not_share_keys` `host/operations::keys_belong_to_subjects` |
+//! | 9: fingerprint | `driver/operations::the_fingerprint_is_of_the_meaning` `driver/operations::every_member_is_part_of_the_fingerprint` |
+//! | 9: claim before model work, events before they are sent | `driver/operations/runs::what_is_seen_is_stored` `driver/operations/runs::a_claim_that_fails_starts_nothing` |
+//! | 9: conflict, in progress, replay | `driver/operations/runs::one_key_one_request` `host/operations::the_same_request_is_told_the_same_run` |
+//! | 9: replay of what is uncertain, streamed and buffered | `driver/operations/runs::a_stream_that_is_closed_while_a_tool_works_is_uncertain` `cli/operations::killed_while_the_model_runs` |
+//! | 9: a stored failure or cancellation | `driver/operations/runs::failures_and_cancellations_are_told_again` `host/operations::a_failure_is_told_again` |
+//! | 9: disconnect while the model runs, cancellation during the claim | `driver/operations/runs::a_stream_that_is_closed_while_the_model_speaks_is_cancelled` `driver/operations/runs::whoever_leaves_during_the_claim_leaves_a_cancelled_operation` |
+//! | 9: store failure mid-run | `driver/operations/runs::a_store_that_fails_at_any_call_ends_the_run_and_leaves_it_uncertain` `host/operations::a_store_that_fails_is_a_503` |
+//! | 9: memory store's and record's limits | `driver/operations::a_full_memory_store_refuses_and_forgets_nothing` `driver/operations/runs::a_record_has_a_limit` |
+//! | 9: file store: private folder, one writer | `cli/operations::the_folder_is_private_and_whole` |
+//! | a process killed in every state | `cli/operations::killed_before_the_claim` `cli/operations::killed_while_a_tool_runs` `cli/operations::killed_after_a_tool_and_before_the_end` `cli/operations::killed_after_the_end` `cli/operations::killed_after_each_event` |
 
 #![allow(
     clippy::unwrap_used,
@@ -128,6 +148,7 @@ mod contract;
 mod crowd;
 mod encodings;
 mod histories;
+mod keyed;
 mod loopback;
 mod rows;
 mod slow_sink;

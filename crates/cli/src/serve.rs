@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use countersign_approval_core::audit::AuditSink;
+use countersign_driver::operation::{MemoryOperationStore, OperationStore};
 use countersign_driver::system::SystemClock;
 use countersign_driver::{Driver, Review, Tool};
 use countersign_host::{Extras, HostConfig, StartError, configured_driver};
@@ -52,7 +53,9 @@ pub(crate) fn serve(args: &Args) -> Result<Status, Error> {
     let file = std::path::absolute(&args.config).map_err(Error::io("cannot find the working directory"))?;
     let configured = Configured::read(&file)?;
     if args.check {
-        let driver = configured.driver(None)?;
+        configured.config.check_operations()?;
+        // Stands for the store, which is not opened to be looked at.
+        let driver = configured.driver(None, Some(Arc::new(MemoryOperationStore::default())))?;
         if let Some(path) = &configured.audit {
             examine(path)?;
         }
@@ -124,8 +127,13 @@ impl Configured {
         ))
     }
 
-    fn driver(&self, sink: Option<Arc<dyn AuditSink>>) -> Result<Driver, StartError> {
-        let extras = Extras { tools: self.tools.clone(), on_approval_audit: sink, ..Extras::default() };
+    fn driver(
+        &self,
+        sink: Option<Arc<dyn AuditSink>>,
+        operations: Option<Arc<dyn OperationStore>>,
+    ) -> Result<Driver, StartError> {
+        let tools = self.tools.clone();
+        let extras = Extras { tools, on_approval_audit: sink, operations, ..Extras::default() };
         configured_driver(&self.config, extras)
     }
 
@@ -136,7 +144,7 @@ impl Configured {
             Some(path) => Some(open(path)?),
             None => None,
         };
-        let driver = self.driver(sink)?;
+        let driver = self.driver(sink, self.config.open_operations()?)?;
         if let Some(warning) = self.unreviewable(&driver) {
             tracing::warn!("{}", inline(&warning));
         }

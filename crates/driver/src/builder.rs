@@ -15,6 +15,7 @@ use crate::application::ApplicationToolSettings;
 use crate::approve::Approve;
 use crate::driver::{ArgumentSchema, Driver, Executor, Parts, RegisteredTool, ReviewRules};
 use crate::executions::Executions;
+use crate::operation::OperationSettings;
 use crate::provider::{Provider, ToolDefinition};
 use crate::reviews::Reviews;
 use crate::schema::InputSchema;
@@ -136,6 +137,7 @@ pub struct Builder {
     approve: Option<Arc<dyn Approve>>,
     application_tools: Option<ApplicationToolSettings>,
     limits: RunLimits,
+    operations: Option<OperationSettings>,
     clock: Option<Arc<dyn Clock>>,
     ids: Option<Arc<dyn Ids>>,
 }
@@ -178,6 +180,12 @@ impl Builder {
         self
     }
 
+    /// Honours idempotency keys (contract 9).
+    pub fn operations(mut self, settings: OperationSettings) -> Self {
+        self.operations = Some(settings);
+        self
+    }
+
     /// Replaces the machine's clock.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
@@ -214,6 +222,9 @@ impl Builder {
         if self.application_tools.is_some_and(|settings| settings.max_pending == 0) {
             return Err(BuildError::Limit { what: "application_tools.max_pending", rule: "at least 1" });
         }
+        if self.operations.as_ref().is_some_and(|settings| settings.max_record_bytes == 0) {
+            return Err(BuildError::Limit { what: "operations.max_record_bytes", rule: "at least 1" });
+        }
         let providers = providers(self.providers)?;
         let tools = tools(self.tools)?;
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
@@ -240,6 +251,7 @@ impl Builder {
             application_tools: self.application_tools,
             executions,
             limits: self.limits,
+            operations: self.operations,
             reviews,
             clock,
             ids,

@@ -10,7 +10,7 @@ use countersign_approval_core::clock::Clock;
 use countersign_approval_core::decision::DecisionRequest;
 use countersign_approval_core::grants::{Grants, Principal};
 use countersign_approval_core::ids::{Ids, ProviderId, RunId, ToolName};
-use countersign_approval_core::json::Exact;
+use countersign_approval_core::json::{Digest, Exact};
 use countersign_approval_core::review::{IdlePolicy, Resolution};
 use countersign_protocol::code::{Code, ErrorInfo};
 use countersign_protocol::event::{EventBody, RunResult};
@@ -23,6 +23,8 @@ use crate::application::{self, ApplicationToolSettings, ApplicationTools};
 use crate::approve::Approve;
 use crate::builder::{ApprovalFeature, Builder, IdlePause, RunLimits};
 use crate::executions::Executions;
+use crate::operation::operate::Operating;
+use crate::operation::{Claim, OperationKey, OperationSettings, Origin, fingerprint};
 use crate::provider::{Discovery, Provider, ToolDefinition};
 use crate::reviews::Reviews;
 use crate::run::{self, Run};
@@ -46,6 +48,7 @@ pub(crate) struct Parts {
     pub(crate) application_tools: Option<ApplicationToolSettings>,
     pub(crate) executions: Arc<Executions>,
     pub(crate) limits: RunLimits,
+    pub(crate) operations: Option<OperationSettings>,
     pub(crate) reviews: Arc<Reviews>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
@@ -119,10 +122,16 @@ impl Driver {
     /// What the contract answers for the first check that fails.
     pub fn prepare(&self, request: RunRequest) -> Result<Prepared, ErrorInfo> {
         let Checked { provider, application, output } = check(&self.0, &request)?;
-        Ok(Prepared { driver: self.clone(), provider, request, application, output })
+        let key = request.idempotency_key.as_ref();
+        let fingerprint = key.map(|_| fingerprint(&request)).transpose();
+        let fingerprint = fingerprint.map_err(|_| ErrorInfo::new(Code::INTERNAL_ERROR))?;
+        Ok(Prepared { driver: self.clone(), provider, request, application, output, fingerprint })
     }
 
     /// Starts a run and returns its events. The run is cancelled when the stream is dropped.
+    ///
+    /// A request with an idempotency key may be told an earlier run instead, or be refused by the operation store
+    /// (contract 9). Then its only event is `run.failed`: a run that began has `run.started` before it.
     ///
     /// # Errors
     /// Everything that can be refused before the first event: shape, contract 2.1, and the principal's grants.
@@ -193,10 +202,12 @@ impl Driver {
         let application_tools = self.0.application_tools.map(|_| feature::APPLICATION_TOOLS);
         let rules = self.0.approvals.as_ref();
         let approvals = rules.map(|_| feature::INTERACTIVE_APPROVALS);
+        let operations = self.0.operations.as_ref().map(|_| feature::IDEMPOTENCY);
         let additions = [ApprovalFeature::Digest, ApprovalFeature::DenialFeedback];
         let offered =
             additions.into_iter().filter(|addition| rules.is_some_and(|rules| rules.offers(*addition)));
-        application_tools.into_iter().chain(approvals).chain(offered.map(ApprovalFeature::name)).collect()
+        let contract = application_tools.into_iter().chain(approvals).chain(operations);
+        contract.chain(offered.map(ApprovalFeature::name)).collect()
     }
 
     /// The providers, in the order of registration.
@@ -245,6 +256,8 @@ pub struct Prepared {
     application: ApplicationTools,
     /// What the answer must fit, compiled.
     output: Option<RequestSchema>,
+    /// Of a request with an idempotency key.
+    fingerprint: Option<Digest>,
 }
 
 impl Prepared {
@@ -276,28 +289,49 @@ impl Prepared {
         }
     }
 
-    /// Starts the run. It is cancelled when its scope is, or when the stream is dropped.
+    /// Starts the run, as [`Driver::stream`] does. It is cancelled when its scope is, or when the stream is dropped.
     pub fn stream(self, principal: &Principal, scope: &Scope) -> EventStream {
-        let Self { driver, provider, request, mut application, output } = self;
+        let run_id = RunId::new(self.driver.0.ids.uuid());
+        let operating = self.operating(principal, run_id);
+        let Self { driver, provider, request, mut application, output, .. } = self;
         application::apply_grants(&mut application, &principal.grants);
         let cancellation = scope.cancellation.child_token();
         let (outlet, stream) = stream::channel(cancellation.clone());
-        let run_id = RunId::new(driver.0.ids.uuid());
-        let tasks = scope.tasks.clone();
-        let run = Run::new(
-            driver.0,
-            provider,
-            request,
-            application,
-            output,
-            principal.subject.clone(),
-            run_id,
-            outlet,
-            cancellation,
-            tasks,
-        );
-        scope.tasks.spawn(run::drive(run));
+        let (subject, tasks) = (principal.subject.clone(), scope.tasks.clone());
+        let clock = Arc::clone(&driver.0.clock);
+        let run = move |outlet| {
+            Run::new(
+                driver.0,
+                provider,
+                request,
+                application,
+                output,
+                subject,
+                run_id,
+                outlet,
+                cancellation,
+                tasks,
+            )
+        };
+        match operating {
+            None => drop(scope.tasks.spawn(run::drive(run(outlet)))),
+            Some(operating) => drop(scope.tasks.spawn(operating.claim(clock, outlet, run))),
+        }
         stream
+    }
+
+    /// What a request with an idempotency key claims (contract 9). Without a store it did not come this far.
+    fn operating(&self, principal: &Principal, run_id: RunId) -> Option<Operating> {
+        let parts = &self.driver.0;
+        let settings = parts.operations.clone()?;
+        let key = OperationKey::of(&principal.subject, self.request.idempotency_key.as_ref()?);
+        let origin = Origin {
+            run_id,
+            provider: self.request.provider.clone(),
+            model: self.request.model.clone(),
+            claimed_at: parts.clock.now().wall,
+        };
+        Some(Operating { settings, claim: Claim { key, fingerprint: self.fingerprint?, origin } })
     }
 
     /// Runs to the end.
@@ -355,7 +389,7 @@ fn check(parts: &Parts, request: &RunRequest) -> Result<Checked, ErrorInfo> {
     unavailable(Unavailable::Session, Code::SESSIONS_UNAVAILABLE)?;
     unavailable(Unavailable::Retrieval, Code::RETRIEVAL_UNAVAILABLE)?;
     not_served(Unavailable::Attachments, "attachments")?;
-    if request.idempotency_key.is_some() {
+    if request.idempotency_key.is_some() && parts.operations.is_none() {
         return Err(ErrorInfo::new(Code::IDEMPOTENCY_UNAVAILABLE));
     }
     let provider = parts

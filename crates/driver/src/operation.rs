@@ -8,6 +8,7 @@
 //! [`MemoryOperationStore`] forgets when the process ends; `countersign_store::sqlite::Operations` does not.
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use countersign_approval_core::audit::BoxError;
@@ -20,13 +21,40 @@ use countersign_protocol::request::RunRequest;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
-#[cfg_attr(not(test), expect(dead_code, reason = "the run loop does not write it yet"))]
-mod journal;
+pub(crate) mod journal;
 mod memory;
-#[cfg_attr(not(test), expect(dead_code, reason = "the driver does not tell it yet"))]
+pub(crate) mod operate;
 mod replay;
 
 pub use memory::{DEFAULT_MAX_ENTRIES, MemoryOperationStore};
+
+/// The most bytes of one operation's log, unless [`OperationSettings`] say otherwise (contract 9).
+pub const DEFAULT_MAX_RECORD_BYTES: u64 = 8_000_000;
+
+/// Idempotency keys are honoured if a driver has these (contract 9, feature `idempotency`).
+#[derive(Clone)]
+pub struct OperationSettings {
+    /// What remembers the operations.
+    pub store: Arc<dyn OperationStore>,
+    /// `maxRecordBytes`: the most bytes of one operation's log, at least 1. An operation that needs more fails with
+    /// `OPERATION_RECORD_LIMIT`, and is uncertain.
+    pub max_record_bytes: u64,
+}
+
+impl OperationSettings {
+    /// This store with the default bound.
+    pub fn new(store: Arc<dyn OperationStore>) -> Self {
+        Self { store, max_record_bytes: DEFAULT_MAX_RECORD_BYTES }
+    }
+}
+
+impl fmt::Debug for OperationSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OperationSettings")
+            .field("max_record_bytes", &self.max_record_bytes)
+            .finish_non_exhaustive()
+    }
+}
 
 /// Remembers operations. Shared by all runs of a process; no other process writes the same data.
 ///

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use countersign_approval_core::clock::Timestamp;
 use countersign_approval_core::ids::{CallId, RunId, Subject};
 use countersign_protocol::code::{Code, ErrorInfo};
 use countersign_protocol::event::{Event, EventBody, FinishReason, RunResult};
@@ -27,6 +28,7 @@ use crate::application::ApplicationTools;
 use crate::batch::{self, Selected};
 use crate::driver::{Parts, millis};
 use crate::idle::IdleClock;
+use crate::operation::journal::Journal;
 use crate::provider::{AssistantMessage, Message, Provider, RetryPolicy, ToolDefinition, Turn, TurnRequest};
 use crate::schema::RequestSchema;
 use crate::stream::{Gone, Outlet};
@@ -62,13 +64,20 @@ pub(crate) struct Run {
     idle: IdleClock,
     /// Why the run was aborted, once it was (contract 5.5). The first reason stays.
     aborted: Option<ErrorInfo>,
-    /// A tool was invoked and its output is not yet confirmed (contract 5.4).
+    /// What an end of the run leaves open.
     in_flight: InFlight,
+    /// The log of a run with an idempotency key: what stands in it is durable before it is shown.
+    journal: Option<Box<Journal>>,
+    /// The time that the log has for the event that is handed over next; a replay tells the same one.
+    noted_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InFlight {
     Nothing,
+    /// A person is asked.
+    Review,
+    /// A tool was invoked and its output is not yet confirmed (contract 5.4).
     Tool,
 }
 
@@ -134,7 +143,14 @@ impl Run {
             idle,
             aborted: None,
             in_flight: InFlight::Nothing,
+            journal: None,
+            noted_at: None,
         }
+    }
+
+    /// Makes the run an operation (contract 9).
+    pub(crate) fn with_journal(self, journal: Journal) -> Self {
+        Self { journal: Some(Box::new(journal)), ..self }
     }
 
     async fn steps(&mut self) -> Result<RunResult, Stop> {
@@ -143,7 +159,7 @@ impl Run {
             provider: self.request.provider.clone(),
             model: self.request.model.clone(),
         })
-        .await;
+        .await?;
         self.admitted().await?;
         let (parts, application) = (Arc::clone(&self.parts), Arc::clone(&self.application));
         let mut messages = self.opening_messages();
@@ -300,6 +316,7 @@ impl Run {
                 }
                 Next::Deliver => {
                     if let Some(body) = queue.take_event() {
+                        self.note(&body).await?;
                         self.place(body);
                     }
                 }
@@ -337,7 +354,7 @@ impl Run {
         }
         let in_flight = self.in_flight;
         let mark = move |error: ErrorInfo| match in_flight {
-            InFlight::Nothing => error,
+            InFlight::Nothing | InFlight::Review => error,
             InFlight::Tool => uncertain(error),
         };
         let body = match (self.aborted.take(), end) {
@@ -348,6 +365,7 @@ impl Run {
                 EventBody::RunFailed { error: ErrorInfo::new(Code::INTERNAL_ERROR) }
             }
         };
+        let body = self.conclude(body, room).await;
         if room.is_ok() {
             self.place(body);
         }
@@ -355,9 +373,42 @@ impl Run {
         self.cancellation.cancel();
     }
 
+    /// Ends the operation, if the run is one, and gives the terminal event that is true of its log (contract 9).
+    async fn conclude(&mut self, body: EventBody, room: Result<(), Gone>) -> EventBody {
+        let Some(journal) = self.journal.take() else { return body };
+        let terminal = match (room, self.in_flight) {
+            (Ok(()), _) | (Err(Gone), InFlight::Nothing) => Some(&body),
+            // The stream was closed while a person or a tool was at work: the barrier of contract 9.
+            (Err(Gone), InFlight::Review | InFlight::Tool) => None,
+        };
+        let at = self.parts.clock.now().wall;
+        self.noted_at = Some(at);
+        match journal.finish(at, terminal).await {
+            Ok(()) => body,
+            Err(error) => EventBody::RunFailed { error },
+        }
+    }
+
+    /// Writes an event down, if the run is an operation. It may be shown once this is `Ok`; it may have been written
+    /// although it was never shown.
+    async fn note(&mut self, body: &EventBody) -> Result<(), Stop> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let at = self.parts.clock.now().wall;
+        self.noted_at = Some(at);
+        // Boxed: most runs have no key, and all would carry its state.
+        Ok(Box::pin(journal.note(at, body)).await?)
+    }
+
+    /// As [`note`](Self::note), for what is still to happen: once the run is to end it is not even written down.
+    async fn note_next(&mut self, body: &EventBody) -> Result<(), Stop> {
+        self.check_aborted()?;
+        self.note(body).await
+    }
+
     /// Hands an event over as soon as there is room for it; stops if the run is aborted first. What follows must be no
     /// effect: the consumer may have yet to take the events before this one.
     async fn emit(&mut self, body: EventBody) -> Result<(), Stop> {
+        self.note_next(&body).await?;
         let outlet = Arc::clone(&self.outlet);
         self.take_turn(outlet.room()).await?;
         self.place(body);
@@ -366,6 +417,7 @@ impl Run {
 
     /// As [`emit`](Self::emit), once the consumer has taken every event before.
     async fn emit_alone(&mut self, body: EventBody) -> Result<(), Stop> {
+        self.note_next(&body).await?;
         self.demand().await?;
         self.place(body);
         Ok(())
@@ -384,8 +436,23 @@ impl Run {
         }
     }
 
+    /// As [`emit_alone`](Self::emit_alone), for what happened already: it is written down even if the run is to end.
+    async fn emit_fact(&mut self, body: EventBody) -> Result<(), Stop> {
+        self.note(&body).await?;
+        self.demand().await?;
+        self.place(body);
+        Ok(())
+    }
+
     /// Hands over what must be told even if the run is aborted meanwhile. Whether it was shows afterwards.
-    async fn deliver(&mut self, body: EventBody) {
+    async fn deliver(&mut self, body: EventBody) -> Result<(), Stop> {
+        self.note(&body).await?;
+        self.tell(body).await;
+        Ok(())
+    }
+
+    /// As [`deliver`](Self::deliver), for what was written down before.
+    async fn tell(&mut self, body: EventBody) {
         if self.demand().await.is_ok() || self.outlet.asked().await.is_ok() {
             self.place(body);
         }
@@ -393,7 +460,7 @@ impl Run {
 
     fn place(&mut self, body: EventBody) {
         self.sequence += 1;
-        let timestamp = self.parts.clock.now().wall;
+        let timestamp = self.noted_at.take().unwrap_or_else(|| self.parts.clock.now().wall);
         self.outlet.place(Event { run_id: self.run_id, sequence: self.sequence, timestamp, body });
     }
 

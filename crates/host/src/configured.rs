@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use countersign_approval_core::audit::AuditSink;
 use countersign_approval_core::ids::ToolName;
+use countersign_driver::operation::{OperationSettings, OperationStore};
 use countersign_driver::{ApprovalSettings, Approve, BuildError, Driver, Tool};
 
 use crate::config::HostConfig;
@@ -20,6 +21,9 @@ pub struct Extras {
     /// Where the records of reviews go; used if the configuration switches `approvals` on. Without it nothing is
     /// recorded.
     pub on_approval_audit: Option<Arc<dyn AuditSink>>,
+    /// What remembers runs with an idempotency key: [`HostConfig::open_operations`], or a store of your own, which a
+    /// configuration without `operations` may have too. Without it such runs are refused.
+    pub operations: Option<Arc<dyn OperationStore>>,
 }
 
 impl fmt::Debug for Extras {
@@ -34,7 +38,8 @@ impl fmt::Debug for Extras {
 ///
 /// # Errors
 /// [`StartError::Field`] if a tool cannot be registered, as when two have one name; `tools[1].name` is of the second in
-/// [`Extras::tools`]. [`StartError::Driver`] for what the driver refuses else.
+/// [`Extras::tools`]; and if the configuration has `operations` but no store is given. [`StartError::Driver`] for what
+/// the driver refuses else.
 pub fn configured_driver(config: &HostConfig, extras: Extras) -> Result<Driver, StartError> {
     let names: Vec<_> = extras.tools.iter().map(|tool| tool.spec().name.clone()).collect();
     let mut builder = Driver::builder().limits(config.limits);
@@ -46,6 +51,22 @@ pub fn configured_driver(config: &HostConfig, extras: Extras) -> Result<Driver, 
     }
     if let Some(approve) = extras.approve {
         builder = builder.approve(approve);
+    }
+    match (&config.operations, extras.operations) {
+        (None, None) => {}
+        (Some(_), None) => {
+            return Err(StartError::invalid(
+                "operations",
+                "the program gives no store; see Extras::operations",
+            ));
+        }
+        (settings, Some(store)) => {
+            let mut operations = OperationSettings::new(store);
+            if let Some(settings) = settings {
+                operations.max_record_bytes = settings.max_record_bytes;
+            }
+            builder = builder.operations(operations);
+        }
     }
     if let Some(approvals) = &config.approvals {
         builder = builder.approvals(ApprovalSettings {

@@ -129,7 +129,9 @@ impl fmt::Debug for Service {
 /// Only features that are true of this host, in the contract's order (contract 1.6).
 fn protocol_info(driver: &Driver) -> Result<Bytes, serde_json::Error> {
     let mut features = vec![feature::JSON_RESULTS];
-    features.extend(driver.features());
+    let (last, first): (Vec<_>, Vec<_>) =
+        driver.features().into_iter().partition(|name| *name == feature::IDEMPOTENCY);
+    features.extend(first);
     features.extend([
         feature::EVENT_STREAM,
         feature::CANCEL_ON_DISCONNECT,
@@ -138,6 +140,7 @@ fn protocol_info(driver: &Driver) -> Result<Bytes, serde_json::Error> {
         feature::OPTIONAL_EVENTS,
         feature::PROVIDER_DISCOVERY,
     ]);
+    features.extend(last);
     let features = features.into_iter().map(str::to_owned).collect();
     serde_json::to_vec(&ProtocolInfo::new(features)).map(Bytes::from)
 }

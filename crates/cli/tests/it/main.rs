@@ -12,6 +12,7 @@ mod demo;
 mod exposed;
 mod hosted;
 mod lost;
+mod operations;
 mod probe;
 mod run_code;
 mod support;

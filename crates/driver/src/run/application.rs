@@ -25,6 +25,7 @@ impl Run {
             output_schema,
             aborted: &self.cancellation,
         })?;
+        self.note_next(&requested(&ticket)).await?;
         self.demand().await?;
         Ok(ticket)
     }
@@ -36,7 +37,7 @@ impl Run {
         mut ticket: Ticket,
     ) -> Result<Result<Output, BoxError>, Stop> {
         ticket.hand_over();
-        self.place(EventBody::ToolExecutionRequested { execution: ticket.execution.clone() });
+        self.place(requested(&ticket));
         let progress = ticket.progress.clone();
         let end = async {
             match ticket.ended().await {
@@ -50,4 +51,9 @@ impl Run {
         };
         self.follow(&progress, end).await
     }
+}
+
+/// What the application is asked to do.
+fn requested(ticket: &Ticket) -> EventBody {
+    EventBody::ToolExecutionRequested { execution: ticket.execution.clone() }
 }

@@ -74,8 +74,7 @@ impl Run {
         };
         let output = Box::pin(self.execute(call, work, execution.as_ref())).await?;
         self.progress();
-        self.emit_alone(EventBody::ToolCompleted { call_id: call.id.clone(), output: output.clone() })
-            .await?;
+        self.emit_fact(EventBody::ToolCompleted { call_id: call.id.clone(), output: output.clone() }).await?;
         // Only now has anybody been told; a run that ends before says "uncertain" (law 8).
         self.in_flight = InFlight::Nothing;
         Ok(output)
@@ -125,6 +124,12 @@ impl Run {
             self.idle.pause();
         }
         let shown = (approvals.digest == Some(true)).then_some(digest);
+        if let Err(stop) = self.note(&question(&review, shown)).await {
+            // Nobody was asked, so nobody is waited for.
+            Box::pin(reviews.cancel(id)).await;
+            return Err(stop);
+        }
+        self.in_flight = InFlight::Review;
         let settled = self.wait_for_person(&mut review, shown).await;
         if approvals.idle_policy == IdlePolicy::Pause {
             self.progress();
@@ -134,8 +139,10 @@ impl Run {
         let outcome = resolution.outcome;
         if outcome == Outcome::Cancelled {
             self.abort(ErrorInfo::new(Code::CANCELLED));
+        } else {
+            self.in_flight = InFlight::Nothing;
         }
-        self.deliver(EventBody::ApprovalResolved { resolution }).await;
+        self.deliver(EventBody::ApprovalResolved { resolution }).await?;
         self.check_aborted()?;
         let goes_on = approvals.on_deny == Some(OnDeny::Continue);
         match outcome {
@@ -179,8 +186,7 @@ impl Run {
             Room(Result<(), Gone>),
         }
         let outlet = Arc::clone(&self.outlet);
-        let mut question =
-            Some(EventBody::ApprovalRequested { approval: Arc::clone(&review.approval), digest });
+        let mut question = Some(question(review, digest));
         let settled = loop {
             let next = self
                 .guard(async {
@@ -203,7 +209,7 @@ impl Run {
             }
         };
         if let Some(body) = question {
-            self.deliver(body).await;
+            self.tell(body).await;
         }
         settled
     }
@@ -339,4 +345,9 @@ impl Run {
             }
         }
     }
+}
+
+/// What a person is asked.
+fn question(review: &OpenReview, digest: Option<Digest>) -> EventBody {
+    EventBody::ApprovalRequested { approval: Arc::clone(&review.approval), digest }
 }

@@ -15,8 +15,10 @@ use countersign_approval_core::review::IdlePolicy;
 
 use crate::support::{Bench, rest, reviewed, words};
 
+mod disk;
 mod journal;
 mod judge;
+mod keyed;
 mod play;
 mod scene;
 

@@ -14,6 +14,9 @@ use countersign_protocol::request::{Approvals, Message, Retry, Role, RunRequest}
 
 use crate::support::request;
 
+mod runs;
+mod spy;
+
 fn claim(key: &str, request: &RunRequest) -> Claim {
     Claim {
         key: OperationKey::of(&Subject::local(), key),

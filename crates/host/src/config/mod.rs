@@ -5,6 +5,7 @@
 //! that a wrong reference is found at start.
 
 mod file;
+mod operations;
 mod probe;
 mod providers;
 mod reader;
@@ -15,8 +16,10 @@ mod tokens;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use countersign_approval_core::json::{Document, Exact, Gate, Refused};
+use countersign_driver::operation::OperationStore;
 use countersign_driver::{ApplicationToolSettings, ApprovalFeature, IdlePause, RunLimits};
 use url::Url;
 
@@ -24,6 +27,7 @@ use crate::error::StartError;
 use crate::options::{Concurrency, Options, Token};
 use crate::tls::Tls;
 
+pub(crate) use operations::Operations;
 pub use probe::{Answer, Probed};
 pub(crate) use providers::ProviderConfig;
 use reader::Object;
@@ -32,7 +36,6 @@ use secrets::Secrets;
 /// Members of the contract's configuration that this version does not serve: refused by name, so that nobody
 /// believes that they are in force.
 const NOT_SERVED: &[&str] = &[
-    "operations",
     "resources",
     "usage",
     "usageLog",
@@ -56,6 +59,7 @@ pub struct HostConfig {
     pub(crate) approvals: Option<Approvals>,
     pub(crate) application_tools: Option<ApplicationToolSettings>,
     pub(crate) limits: RunLimits,
+    pub(crate) operations: Option<Operations>,
     allowed_origins: Vec<String>,
     concurrency: Concurrency,
 }
@@ -144,6 +148,8 @@ impl HostConfig {
         let application_tools =
             application_tools.map(|field| sections::application_tools(&field)).transpose()?;
         let limits = sections::limits(top.optional("limits"))?;
+        let operations = top.optional("operations").map(|field| operations::read(&field, secrets.base()));
+        let operations = operations.transpose()?;
         let allowed_origins = sections::allowed_origins(top.optional("allowedOrigins"))?;
         let concurrency = sections::concurrency(top.optional("concurrency"))?;
         top.finish()?;
@@ -156,6 +162,7 @@ impl HostConfig {
             approvals,
             application_tools,
             limits,
+            operations,
             allowed_origins,
             concurrency,
         })
@@ -180,6 +187,24 @@ impl HostConfig {
             tls: self.tls.clone(),
             max_connections: self.concurrency.connections(),
         }
+    }
+
+    /// Opens the store of `operations`, where the configuration has it: SQLite in its directory. Give it to
+    /// [`configured_driver`](crate::configured_driver) as [`Extras::operations`](crate::Extras::operations). It blocks.
+    ///
+    /// # Errors
+    /// [`StartError`] naming the field: the folder cannot be made or is not private, or the store cannot be opened
+    /// (`OPERATION_STORE_ERROR`).
+    pub fn open_operations(&self) -> Result<Option<Arc<dyn OperationStore>>, StartError> {
+        self.operations.as_ref().map(Operations::open).transpose()
+    }
+
+    /// Checks what [`HostConfig::open_operations`] needs, and changes nothing.
+    ///
+    /// # Errors
+    /// As there, for the folder.
+    pub fn check_operations(&self) -> Result<(), StartError> {
+        self.operations.as_ref().map_or(Ok(()), Operations::examine)
     }
 
     /// `clientUrl`: where clients reach the host, for a program that tells them.

@@ -17,7 +17,7 @@ use crate::service::MAX_ORIGINS;
 use crate::tls::Tls;
 
 /// The greatest integer that every JSON reader carries exactly.
-const MAX_SAFE_INTEGER: i64 = 9_007_199_254_740_991;
+pub(super) const MAX_SAFE_INTEGER: i64 = 9_007_199_254_740_991;
 
 pub(super) fn listen(field: Option<Field<'_>>, tls: Option<&Tls>) -> Result<Listen, StartError> {
     let mut listen = Listen { host: "127.0.0.1".into(), port: DEFAULT_PORT };

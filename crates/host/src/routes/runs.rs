@@ -5,6 +5,7 @@ use std::sync::Arc;
 use countersign_approval_core::grants::Principal;
 use countersign_driver::Prepared;
 use countersign_protocol::code::{Code, ErrorInfo};
+use countersign_protocol::event::EventBody as Told;
 use countersign_protocol::request::RunRequest;
 use countersign_protocol::version::SSE_MEDIA_TYPE;
 use http::HeaderMap;
@@ -57,6 +58,10 @@ async fn stream(
         events.hold();
     }
     let first = events.next().await.ok_or_else(|| ErrorInfo::new(Code::INTERNAL_ERROR))?;
+    if let Told::RunFailed { error } = first.body {
+        // Every run begins with `run.started`, so this is none: its key was refused (contract 2.1, row 19).
+        return Err(error);
+    }
     events.read_ahead(READ_AHEAD);
     Ok(respond::events(EventBody::new(shared.started, &first, events, Arc::clone(signals), watch, admission)))
 }

@@ -180,6 +180,12 @@ fn every_field_is_accepted_within_its_rule() {
         ("concurrency", with("/concurrency", json!({"subjects": {}}))),
         ("concurrency", with("/concurrency", json!({"subjects": {"ann": 1, "\u{1f600} nobody": 100_000}}))),
         ("concurrency", with("/concurrency", json!({"queue": {"total": 1, "perSubject": 100_000}}))),
+        ("operations", with("/operations", json!({"directory": "ops"}))),
+        ("operations", with("/operations", json!({"directory": "/x/ops", "maxRecordBytes": 1}))),
+        (
+            "operations",
+            with("/operations", json!({"directory": "o", "maxRecordBytes": 9_007_199_254_740_991_i64})),
+        ),
     ];
     for (name, config) in cases {
         assert_eq!(outcome(&directory, &config), "ok", "{name}: {config}");
@@ -457,7 +463,18 @@ fn every_broken_rule_is_named_with_its_field() {
             with("/applicationTools", json!({"enabled": true, "tools": []})),
             "unknown member",
         ),
-        ("operations", with("/operations", json!({"directory": "ops"})), later),
+        ("operations.directory", with("/operations", json!({})), "required"),
+        (
+            "operations.directory",
+            with("/operations", json!({"directory": ""})),
+            "expected 1 to 4096 characters",
+        ),
+        (
+            "operations.maxRecordBytes",
+            with("/operations", json!({"directory": "o", "maxRecordBytes": 0})),
+            "from 1 to",
+        ),
+        ("operations.days", with("/operations", json!({"directory": "o", "days": 1})), "unknown member"),
         ("resources", with("/resources", json!({})), later),
         ("usage", with("/usage", json!({})), later),
         ("sessions", with("/sessions", json!({})), later),
@@ -824,7 +841,8 @@ fn the_reference_page_is_right() {
     for example in &examples {
         let read = HostConfig::parse_with_extensions(example, directory.path(), &OF_THE_PROGRAM);
         let (config, _) = read.unwrap_or_else(|error| panic!("{error}"));
-        configured_driver(&config, Extras::default()).unwrap();
+        let operations = config.open_operations().unwrap();
+        configured_driver(&config, Extras { operations, ..Extras::default() }).unwrap();
     }
     let complete: Value = serde_json::from_str(examples[1]).unwrap();
     let mut fields = Vec::new();

@@ -135,9 +135,10 @@ async fn who_asks_for_a_review() {
 // Contract 2.1, rows 12, 16 and 18, with their status.
 #[tokio::test]
 async fn the_order_of_checks_on_a_request() {
-    let fixture = Fixture::with(Concurrency { total: 1, per_subject: 1, ..Concurrency::default() }, |builder| {
-        builder.application_tools(AUTOMATIC)
-    });
+    let fixture =
+        Fixture::with(Concurrency { total: 1, per_subject: 1, ..Concurrency::default() }, |builder| {
+            builder.application_tools(AUTOMATIC)
+        });
     let twice = {
         let mut body = picks();
         let again = body["applicationTools"][0].clone();

@@ -20,6 +20,7 @@ mod executions;
 mod headers;
 mod limits;
 mod noise;
+mod operations;
 mod order;
 mod queue;
 mod runs;

@@ -259,7 +259,7 @@ impl Reader {
     }
 }
 
-fn principal(subject: &str) -> Principal {
+pub(super) fn principal(subject: &str) -> Principal {
     Principal { subject: Subject::parse(subject).unwrap(), grants: Grants::all() }
 }
 
