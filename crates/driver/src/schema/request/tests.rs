@@ -223,6 +223,14 @@ fn deep_values_in_schemas_that_refer_to_themselves() {
     assert!(fits(unevaluated, &deep("a", "{}")));
     assert!(!fits(unevaluated, &deep("a", r#"{"b":1}"#)));
 
+    // A host's own tool, whose arguments a model writes, is no worse off.
+    let tool = r##"{"anyOf":[{"properties":{"a":{"$ref":"#"}},"required":["z"]},
+        {"properties":{"a":{"$ref":"#"}},"additionalProperties":false}]}"##;
+    let tool = crate::schema::InputSchema::of_tool(&Exact::parse(tool).unwrap()).unwrap();
+    let (good, bad) = (deep("a", "{}"), deep("a", r#"{"b":1}"#));
+    assert!(tool.check(&Exact::parse(&good).unwrap()).is_ok() && tool.explain(&good).is_ok());
+    assert!(tool.check(&Exact::parse(&bad).unwrap()).is_err() && tool.explain(&bad).is_err());
+
     let link = |i| format!(r##""d{i}":{{"allOf":[{{"$ref":"#/$defs/d{}"}}]}},"##, i + 1);
     let links: String = (1..30).map(link).collect();
     let long_way = format!(
