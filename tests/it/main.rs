@@ -72,7 +72,7 @@
 //! | 1.7, 30 s, 5 s and 1 s | `host/discovery::answers_are_remembered_and_refreshed` `host/discovery::a_hundred_who_ask_at_once_are_one_question` |
 //! | 1.7, only what the token names | `host/discovery::only_granted_vendors_are_asked` |
 //! | 2 and 6.1, `limits` | `host/limits::the_smaller_bound_counts` |
-//! | 6.1, every field | `host/config::every_field_is_accepted_within_its_rule` `host/config::every_broken_rule_is_named_with_its_field` `host/config::special_codes_are_used_where_the_contract_has_them` |
+//! | 6.1, every field | `host/config::every_field_is_accepted_within_its_rule` `host/config::broken::every_broken_rule_is_named_with_its_field` `host/config::special_codes_are_used_where_the_contract_has_them` |
 //! | 6.1, `tls` | `host/tls::pairs_that_cannot_be_used` `host/tls::versions_from_1_2_on` `host/config::tls_opens_other_addresses` `cli/exposed::a_pair_that_cannot_be_used_is_found_before_anything_is_served` |
 //! | 6.3, `TLS_REQUIRED`, the URL | `host/tls::a_socket_with_tls` `host/shutdown::names_of_loopback_are_served_and_others_need_tls` |
 //! | 6.4, a queued stream has begun | `host/queue::a_queued_stream_has_begun_and_goes_on_with_a_slot` |

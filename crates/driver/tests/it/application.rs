@@ -1,11 +1,13 @@
 //! Contract 7.6: tools that the application executes, through the driver; law 8.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_approval_core::grants::{Allow, Grants, Principal};
 use countersign_approval_core::ids::{Subject, ToolName};
 use countersign_approval_core::json::{Exact, Gate};
 use countersign_approval_core::review::{Decision, IdlePolicy};
+use countersign_driver::operation::{DEFAULT_MAX_RECORD_BYTES, MemoryOperationStore, OperationSettings};
 use countersign_driver::{ApplicationToolSettings, Builder, Driver, EventStream, Review, Scope};
 use countersign_protocol::code::ErrorInfo;
 use countersign_protocol::event::{EventBody, ToolExecution};
@@ -594,4 +596,52 @@ async fn settings_are_checked() {
     let none = ApplicationToolSettings { max_pending: 0, ..AUTOMATIC };
     let error = Driver::builder().provider(provider).application_tools(none).build().unwrap_err();
     assert!(error.to_string().contains("application_tools.max_pending"), "{error}");
+}
+
+// Contract 4.10, 7.6, 9: a repeated request hands no execution over, and asks nobody; one that was cut off while the
+// application worked is uncertain, whatever the application reports later.
+#[tokio::test(start_paused = true)]
+async fn a_key_hands_an_execution_over_once() {
+    let store = Arc::new(MemoryOperationStore::default());
+    let keyed = |key: &str| RunRequest { idempotency_key: Some(key.into()), ..with_reviews(asks()) };
+    let bench = adapted([picks(), says("done"), picks()], |builder| {
+        let operations = OperationSettings { store, max_record_bytes: DEFAULT_MAX_RECORD_BYTES };
+        builder.application_tools(ApplicationToolSettings::default()).operations(operations)
+    });
+    let mut stream = bench.stream(keyed("one"));
+    let first = execution(&bench, &mut stream).await;
+    let report = ExecutionResult::output(&first, output(r#"{"n":1.0}"#));
+    assert_eq!(submit(&bench.driver, &report).await, "accepted");
+    rest(&mut stream).await;
+    assert_eq!(
+        words(&rest(&mut bench.stream(keyed("one"))).await),
+        [
+            "run.started",
+            "step.started 1",
+            "usage.reported 1",
+            "text.delta I propose",
+            "tool.called call-1",
+            r#"tool.completed {"n":1.0}"#,
+            "step.started 2",
+            "usage.reported 2",
+            "text.delta done",
+            "run.completed done"
+        ]
+    );
+    assert_eq!(bench.driver.pending_executions(), 0);
+
+    let mut stream = bench.stream(keyed("two"));
+    let second = execution(&bench, &mut stream).await;
+    drop(stream);
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(
+        submit(&bench.driver, &ExecutionResult::output(&second, output("1"))).await,
+        "TOOL_EXECUTION_NOT_FOUND"
+    );
+    let told = words(&rest(&mut bench.stream(keyed("two"))).await);
+    assert!(told.last().unwrap().contains("OPERATION_UNCERTAIN"), "{told:?}");
+    assert!(!told.iter().any(|event| event.contains("requested")), "{told:?}");
+    assert_eq!(bench.driver.pending_executions(), 0);
 }

@@ -10,7 +10,7 @@ use countersign_driver::operation::{
     Claim, Claimed, MemoryOperationStore, OperationKey, OperationStore, Origin, StoreError, conformance,
     fingerprint,
 };
-use countersign_protocol::request::{Approvals, Message, Retry, Role, RunRequest};
+use countersign_protocol::request::{ApplicationTool, Approvals, Message, OnDeny, Retry, Role, RunRequest};
 
 use crate::support::request;
 
@@ -89,6 +89,12 @@ fn every_member_is_part_of_the_fingerprint() {
     let tool = |name: &str| ToolName::parse(name).unwrap();
     let retry = Retry { max_attempts: 2, base_delay_ms: None, max_delay_ms: None };
     let message = Message { role: Role::User, content: "Before".into() };
+    let asking = |change: fn(&mut Approvals)| {
+        let mut approvals = Approvals::new(IdlePolicy::Pause);
+        change(&mut approvals);
+        RunRequest { approvals: Some(approvals), ..base.clone() }
+    };
+    let application_tool = |name: &str, schema: &str| ApplicationTool::new(name, "Picks.", schema).unwrap();
     let changed = [
         RunRequest { model: ModelId::parse("other").unwrap(), ..base.clone() },
         RunRequest { input: "Hello ".into(), ..base.clone() },
@@ -107,6 +113,14 @@ fn every_member_is_part_of_the_fingerprint() {
         RunRequest { retry: Some(retry), ..base.clone() },
         RunRequest { approvals: Some(Approvals::new(IdlePolicy::Pause)), ..base.clone() },
         RunRequest { approvals: Some(Approvals::new(IdlePolicy::Continue)), ..base.clone() },
+        asking(|approvals| approvals.digest = Some(true)),
+        asking(|approvals| approvals.on_deny = Some(OnDeny::Continue)),
+        RunRequest { application_tools: vec![application_tool("pick", "{}")], ..base.clone() },
+        RunRequest { application_tools: vec![application_tool("choose", "{}")], ..base.clone() },
+        RunRequest {
+            application_tools: vec![application_tool("pick", r#"{"type":"object"}"#)],
+            ..base.clone()
+        },
     ];
     let mut seen = vec![fingerprint(&base).unwrap()];
     for request in changed {

@@ -415,7 +415,8 @@ fn application_tools() {
         applicationTools[0].outputSchema: expected an object
         applicationTools[0].requiresApproval: expected true or false
         applicationTools[0].execute: unknown member
-        applicationTools[0].inputSchema: expected at most 64 levels, and no key `__proto__`"#]].assert_eq(&refusals);
+        applicationTools[0].inputSchema: expected at most 64 levels, and no key `__proto__`"#]]
+    .assert_eq(&refusals);
 }
 
 /// Contract 2.1, row 12: the bound counts the definition as compact JSON, however it was spelled.
