@@ -3,6 +3,7 @@
 mod files;
 mod probe;
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write, stderr, stdout};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -97,9 +98,16 @@ impl Configured {
 
     /// Here all tools are known, so that a wrong name shows before a person is asked about a call in vain (law 7).
     fn check_grants(&self) -> Result<(), StartError> {
-        let known: Vec<&str> = self.tools.iter().map(|tool| tool.spec().name.as_str()).collect();
-        for (token, granted) in self.config.options().tokens.iter().enumerate() {
-            for (member, names) in [("tools", &granted.tools), ("approveTools", &granted.approve_tools)] {
+        let tokens = &self.config.options().tokens;
+        let configured: Vec<&str> = self.tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+        // Requests bring these; who may bring which is all that the file says of them.
+        let brought =
+            tokens.iter().flat_map(|token| token.application_tools.iter().map(|grant| &*grant.name));
+        let decidable: Vec<&str> = configured.iter().copied().chain(brought).collect();
+        for (token, granted) in tokens.iter().enumerate() {
+            for (member, names, known) in
+                [("tools", &granted.tools, &configured), ("approveTools", &granted.approve_tools, &decidable)]
+            {
                 let unknown = names.iter().enumerate().find(|(_, name)| !known.contains(&name.as_str()));
                 if let Some((at, name)) = unknown {
                     let there = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -116,15 +124,35 @@ impl Configured {
 
     /// Tools that can never run, for nobody could approve their calls.
     fn unreviewable(&self, driver: &Driver) -> Option<String> {
-        if driver.features().contains(&feature::INTERACTIVE_APPROVALS) {
-            return None;
+        let gated: Vec<&str> = (self.tools.iter().map(|tool| tool.spec()))
+            .filter(|spec| spec.review == Review::Required)
+            .map(|spec| spec.name.as_str())
+            .collect();
+        if !driver.features().contains(&feature::INTERACTIVE_APPROVALS) {
+            let names = (!gated.is_empty()).then(|| gated.join(", "))?;
+            return Some(format!(
+                "the file has no `approvals`, so nobody can approve a call of these tools, and none will run: {names}"
+            ));
         }
-        let gated = self.tools.iter().filter(|tool| tool.spec().review == Review::Required);
-        let names: Vec<&str> = gated.map(|tool| tool.spec().name.as_str()).collect();
-        let names = (!names.is_empty()).then(|| names.join(", "))?;
-        Some(format!(
-            "the file has no `approvals`, so nobody can approve a call of these tools, and none will run: {names}"
-        ))
+        let tokens = &self.config.options().tokens;
+        let mut names = BTreeSet::new();
+        for token in tokens {
+            // Only the subject of a run may decide about its calls.
+            let decided = |name: &str| {
+                let same = tokens.iter().filter(|other| other.subject == token.subject);
+                same.flat_map(|other| &other.approve_tools).any(|approved| approved == name)
+            };
+            let own = token.tools.iter().map(|name| &**name).filter(|name| gated.contains(name));
+            let brought = token.application_tools.iter().filter(|grant| grant.review == Review::Required);
+            names.extend(own.chain(brought.map(|grant| &*grant.name)).filter(|name| !decided(name)));
+        }
+        let names = names.into_iter().collect::<Vec<_>>().join(", ");
+        (!names.is_empty()).then(|| {
+            format!(
+                "these tools stand in no `approveTools` of the subject that may use them, so nobody can approve a call, \
+                 and none will run: {names}"
+            )
+        })
     }
 
     fn driver(

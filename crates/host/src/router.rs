@@ -14,7 +14,7 @@ use crate::payload::{self, Abandoned, NoPayload};
 use crate::respond::{self, Answer};
 use crate::routes::{self, Read, Write};
 use crate::service::Shared;
-use crate::wire::Signals;
+use crate::wire::{Signals, Working};
 
 /// Answers one request. An error closes the connection without an answer.
 pub(crate) async fn answer(
@@ -80,10 +80,9 @@ async fn checked(
     let Some(principal) = shared.tokens.authenticate(authorization) else {
         return Err(refused(Code::UNAUTHORIZED));
     };
-    // From here on the peer is somebody, and keeps his connection until he is answered.
-    let _working = signals.working();
     check_version(&head.headers).map_err(NoPayload::Refused)?;
     if let Some(read) = Read::at(&head.method, path) {
+        let _working = working(signals)?;
         return read.answer(shared, &principal).await.map_err(NoPayload::Refused);
     }
     let Some(write) = Write::at(&head.method, path) else {
@@ -91,7 +90,15 @@ async fn checked(
     };
     payload::check_headers(&head.headers).map_err(NoPayload::Refused)?;
     let body = payload::read(&head.headers, body, arrived, signals).await?;
+    // Only a whole request keeps its connection: whoever sends parts of requests keeps nobody out.
+    let _working = working(signals)?;
     dispatch(write, shared, signals, &principal, &head.headers, &body).await.map_err(NoPayload::Refused)
+}
+
+/// From here on the peer keeps his connection until he is answered. One that has lost it would not learn of an effect,
+/// so there is none.
+fn working(signals: &Arc<Signals>) -> Result<Working, NoPayload> {
+    signals.working().map_err(|_| NoPayload::Gone(Abandoned))
 }
 
 async fn dispatch(

@@ -43,6 +43,10 @@ pub(crate) struct Seat {
     key: AtomicU64,
 }
 
+/// The place has gone to another.
+#[derive(Debug)]
+pub(crate) struct Lost;
+
 impl Seats {
     pub(crate) fn new(bound: usize) -> Arc<Self> {
         Arc::new(Self { bound, state: Mutex::default() })
@@ -103,10 +107,18 @@ impl Seat {
     }
 
     /// Something is being done for the peer, who keeps his place until as many calls of [`rest`](Self::rest).
-    pub(crate) fn work(&self) {
-        if self.work.fetch_add(1, Relaxed) == 0 {
-            self.seats.state().idle.remove(&self.key.load(Relaxed));
+    ///
+    /// # Errors
+    /// [`Lost`] if the place has gone to another; then nothing must be done any more, for nobody would learn of it.
+    pub(crate) fn work(&self) -> Result<(), Lost> {
+        if self.work.fetch_add(1, Relaxed) > 0 {
+            return Ok(());
         }
+        if self.seats.state().idle.remove(&self.key.load(Relaxed)).is_some() {
+            return Ok(());
+        }
+        self.work.fetch_sub(1, Relaxed);
+        Err(Lost)
     }
 
     /// See [`work`](Self::work).
@@ -140,11 +152,13 @@ mod tests {
     async fn the_longest_idle_one_makes_room() {
         let seats = Seats::new(3);
         let (first, second, third) = (seats.take().unwrap(), seats.take().unwrap(), seats.take().unwrap());
-        first.work();
-        first.work();
+        first.work().unwrap();
+        first.work().unwrap();
         first.rest();
         let fourth = seats.take().unwrap();
         assert_eq!([&first, &second, &third, &fourth].map(is_lost), [false, true, false, false]);
+        // What it was about to ask for is not done.
+        assert!(second.work().is_err());
         drop(second);
         // Whoever was answered last has waited the shortest.
         first.rest();
@@ -152,13 +166,13 @@ mod tests {
         assert_eq!([&first, &third, &fourth, &fifth].map(is_lost), [false, true, false, false]);
         drop(third);
         for busy in [&first, &fourth, &fifth] {
-            busy.work();
+            busy.work().unwrap();
         }
         assert!(seats.take().is_none(), "all are being answered");
         drop(fourth);
         let sixth = seats.take().unwrap();
         assert!(!is_lost(&sixth));
-        sixth.work();
+        sixth.work().unwrap();
         assert!(seats.take().is_none());
         drop((first, fifth, sixth));
         let state = seats.state();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::seats::Seat;
+use crate::seats::{Lost, Seat};
 
 /// How much a peer may send ahead while its run is being answered. More than that is no client of this protocol, and
 /// reading no further would mean not to notice that it hangs up.
@@ -51,9 +51,11 @@ impl Signals {
     }
 
     /// Until the guard is dropped the connection makes room for no other.
-    pub(crate) fn working(self: &Arc<Self>) -> Working {
-        self.seat.work();
-        Working(Arc::clone(self))
+    ///
+    /// # Errors
+    /// [`Lost`] if it has done so.
+    pub(crate) fn working(self: &Arc<Self>) -> Result<Working, Lost> {
+        self.seat.work().map(|()| Working(Arc::clone(self)))
     }
 
     /// A frame was handed to hyper.
@@ -76,10 +78,12 @@ impl Signals {
         self.unflushed.load(Relaxed)
     }
 
-    /// From now on until the guard is dropped, a peer that hangs up ends the connection and all that hangs on it.
+    /// From now on until the guard is dropped, a peer that hangs up ends the connection and all that hangs on it, and the
+    /// connection makes room for no other.
     pub(crate) fn watch_peer(self: &Arc<Self>) -> PeerWatch {
         self.running.store(true, Relaxed);
-        PeerWatch(self.working())
+        // Never none: whoever calls this works for the peer.
+        PeerWatch { signals: Arc::clone(self), _working: self.working().ok() }
     }
 
     /// A request with a body has begun.
@@ -120,11 +124,14 @@ impl Drop for Working {
 
 /// See [`Signals::watch_peer`].
 #[derive(Debug)]
-pub(crate) struct PeerWatch(Working);
+pub(crate) struct PeerWatch {
+    signals: Arc<Signals>,
+    _working: Option<Working>,
+}
 
 impl Drop for PeerWatch {
     fn drop(&mut self) {
-        self.0.0.running.store(false, Relaxed);
+        self.signals.running.store(false, Relaxed);
     }
 }
 

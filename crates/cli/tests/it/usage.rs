@@ -212,6 +212,38 @@ fn tools_that_nobody_could_approve_are_named() {
     assert!(place.log().contains("WARN") && warns(&place.log()), "{}", place.log());
 }
 
+/// Contract 7.6: a token may bring tools of its own, and whoever may decide about them is told so by name.
+#[test]
+fn tools_of_the_application_can_be_approved() {
+    for (approve, warned) in [(json!(["save_proposal", "pick"]), false), (json!(["save_proposal"]), true)] {
+        let place = Place::new();
+        place.edit(|config| {
+            config["applicationTools"] = json!({"enabled": true});
+            config["tokens"][0]["applicationTools"] = json!([{"name": "pick"}]);
+            config["tokens"][0]["approveTools"] = approve;
+        });
+        let ended = run(&["serve", "--check", "--config", &place.arg("host.json")]);
+        assert_eq!(ended.status, Some(0), "{}", ended.err);
+        assert_eq!(
+            ended.err.contains("`approveTools`") && ended.err.contains("pick"),
+            warned,
+            "{}",
+            ended.err
+        );
+        assert_eq!(Host::start(&place).stop().code(), Some(0));
+        assert_eq!(place.log().contains("`approveTools`"), warned, "{}", place.log());
+    }
+    let place = Place::new();
+    place.edit(|config| {
+        config["applicationTools"] = json!({"enabled": true});
+        config["tokens"][0]["applicationTools"] = json!([{"name": "pick"}]);
+        config["tokens"][0]["tools"] = json!(["save_proposal", "pick"]);
+    });
+    let ended = run(&["serve", "--check", "--config", &place.arg("host.json")]);
+    assert_eq!(ended.status, Some(2));
+    assert!(ended.err.contains("tokens[0].tools[1]: no tool \"pick\" is configured"), "{}", ended.err);
+}
+
 #[test]
 fn what_only_a_start_finds_is_2_too() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
