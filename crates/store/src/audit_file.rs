@@ -4,6 +4,7 @@
 mod commit;
 mod entry;
 mod head;
+mod hole;
 mod io;
 mod line;
 mod reader;

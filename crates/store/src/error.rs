@@ -132,7 +132,7 @@ pub enum Why {
         /// How many bytes there are, a newline included, and zero bytes at the end of the file not.
         bytes: u64,
     },
-    /// Bytes that nobody wrote, and more after them than a write leaves that was cut off: a part of the file was lost.
+    /// Bytes that nobody wrote, and after them what no write leaves that was cut off: a part of the file was lost.
     #[error(
         "zero bytes stand in its place, and {bytes} bytes from its start on are used: a part of the file was lost"
     )]

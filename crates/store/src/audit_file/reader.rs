@@ -7,6 +7,7 @@ use std::io::{self, BufRead, Read as _};
 
 use super::entry::Entry;
 use super::head::Head;
+use super::hole;
 use super::line::{self, MAX_LINE_BYTES, MAX_TORN_BYTES};
 use crate::error::{Broken, Error, Why};
 
@@ -88,11 +89,21 @@ impl<R: BufRead> Reader<R> {
     /// The line that was read last has a byte that nobody wrote. What follows it can only be the rest of the write that
     /// was under way, or nothing.
     fn unwritten(&mut self) -> Result<Option<Entry>, Error> {
+        let limit = MAX_TORN_BYTES.saturating_sub(self.line.len() as u64);
+        self.input.by_ref().take(limit).read_to_end(&mut self.line).map_err(unreadable)?;
         let written = self.line.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
-        match self.written_after(written)? {
-            0 => Ok(None),
-            bytes if bytes <= MAX_TORN_BYTES => Err(self.broken(self.torn(bytes))),
-            bytes => Err(self.broken(Why::Unwritten { bytes })),
+        let written = self.written_after(written)?;
+        if written == 0 && self.head.n > 0 {
+            return Ok(None);
+        }
+        // The first line is written without room, so zero bytes alone are a first write that was lost.
+        let bytes = if written == 0 { self.spare } else { written };
+        let rest = usize::try_from(bytes).ok().and_then(|bytes| self.line.get(..bytes));
+        match rest {
+            Some(rest) if written == 0 || hole::is_torn_write(rest, self.bytes) => {
+                Err(self.broken(self.torn(bytes)))
+            }
+            _ => Err(self.broken(Why::Unwritten { bytes })),
         }
     }
 
@@ -115,7 +126,8 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn torn(&self, bytes: u64) -> Why {
-        if self.head.n == 0 && !line::may_begin_a_file(&self.line) {
+        let empty = self.line.iter().all(|byte| *byte == 0);
+        if self.head.n == 0 && !empty && !line::may_begin_a_file(&self.line) {
             return Why::NotJson;
         }
         Why::Torn { bytes }

@@ -174,11 +174,15 @@ impl Content {
         if let Some(unsynced) = self.cached.strip_prefix(&self.durable[..]) {
             let kept = rng.below(unsynced.len() + 1);
             let mut survived = unsynced[..kept].to_vec();
-            // Into room that was made before, blocks are written in any order. The first write finds none.
+            // Into room that was made before, sectors are written in any order. The first write finds none.
             if !self.durable.is_empty() && rng.below(2) == 0 {
-                for block in survived.chunks_mut(1 + rng.below(200)).filter(|_| rng.below(3) == 0) {
-                    block.fill(0);
-                }
+                let sector = |at: usize| (self.durable.len() + at) / 512;
+                let lost: Vec<bool> = (0..=sector(kept)).map(|_| rng.below(3) == 0).collect();
+                survived
+                    .iter_mut()
+                    .enumerate()
+                    .filter(|(at, _)| lost[sector(*at)])
+                    .for_each(|(_, byte)| *byte = 0);
             }
             let room = rng.below(300) * rng.below(2);
             survived.resize(kept + room, 0);

@@ -49,21 +49,25 @@ fn a_first_line_torn_at_any_byte_is_set_aside() {
     }
 }
 
-/// A crash may leave empty blocks where a line was to be, and even the newline after them. Empty blocks at the end of the
+/// A crash may leave empty sectors where a line was to be, and even the newline after them. Empty ones at the end of the
 /// file are no part of it.
 #[test]
-fn empty_blocks_and_an_unreadable_last_line_are_torn() {
+fn empty_sectors_and_an_unreadable_last_line_are_torn() {
     let whole = sample();
+    let next = (512 - whole.len() % 512) % 512;
+    let line = |length: usize| [&b"{\"n\":7,\"at\":\""[..], &vec![b'x'; length]].concat()[..length].to_vec();
     for torn in [
-        &b"\0\0\0\n"[..],
-        b"\n",
-        b"{\"n\":7,\"at\":\"\0\0\0\"}\n",
-        b"\xff\n",
-        b"\0\0{}\n{}\n\0\0\n{\"n\":9",
-        b"{\"n\":7",
+        // The sector that the last line ends in was written again, the one after it was not.
+        [&line(next)[..], &[0; 512], b"\"}\n"].concat(),
+        [&line(next)[..], &[0; 1024], b"\n{}\n{\"n\":9"].concat(),
+        // It was not, and was before.
+        [&vec![0; next][..], b"}\n"].concat(),
+        b"\n".to_vec(),
+        b"\xff\n".to_vec(),
+        b"{\"n\":7".to_vec(),
     ] {
         for room in [0, 1, 5, 70_000] {
-            let disk = Disk::with(&[&whole, torn, &vec![0; room]].concat());
+            let disk = Disk::with(&[&whole[..], &torn, &vec![0; room]].concat());
             let (line, why) = broken(verify_reader(&disk.bytes()[..], None)).unwrap();
             assert_eq!((line, why), (7, Why::Torn { bytes: torn.len() as u64 }), "{torn:?}");
             let (audit, recovery) = open(&disk).unwrap();
@@ -74,16 +78,17 @@ fn empty_blocks_and_an_unreadable_last_line_are_torn() {
         }
     }
     // In the place of the first line there is nothing before it that says what the file is.
-    for end in 1..whole.iter().position(|b| *b == b'\n').unwrap() {
+    for end in 0..whole.iter().position(|b| *b == b'\n').unwrap() {
         let disk = Disk::with(&[&whole[..end], &[0; 5]].concat());
-        assert_eq!(open(&disk).unwrap().1.torn_bytes, Some(end as u64), "cut at {end}");
+        let torn = if end == 0 { 5 } else { end as u64 };
+        assert_eq!(open(&disk).unwrap().1.torn_bytes, Some(torn), "cut at {end}");
     }
 }
 
 /// The room after the last line is given back, and nothing is said of it.
 #[test]
 fn room_at_the_end_is_no_damage() {
-    for whole in [Vec::new(), file_of(&[tagged("x")]), file_of(&[tagged("x"), tagged("y")])] {
+    for whole in [file_of(&[tagged("x")]), file_of(&[tagged("x"), tagged("y")])] {
         for room in [1, 100, 70_000] {
             let disk = Disk::with(&[&whole[..], &vec![0; room]].concat());
             let lines = lines(&whole).len() as u64;
@@ -95,18 +100,38 @@ fn room_at_the_end_is_no_damage() {
     }
 }
 
-/// One write is never so long: a part of the file was lost, and nothing is cut away.
+/// What no single write leaves: a part of the file was lost, and nothing is cut away.
 #[test]
 fn a_hole_in_the_file_is_named() {
     let whole = sample();
-    let mut file = [&whole[..], &[0; 4096], &vec![b'x'; 6 << 20]].concat();
+    // More than one write.
+    let mut file = [&whole[..], &vec![0; 512 - whole.len() % 512][..], &vec![b'x'; 6 << 20]].concat();
     let disk = Disk::with(&file);
     let (line, why) = broken(open(&disk)).unwrap();
-    assert_eq!((line, why), (7, Why::Unwritten { bytes: 4096 + (6 << 20) }));
+    assert_eq!((line, why), (7, Why::Unwritten { bytes: (file.len() - whole.len()) as u64 }));
     assert_eq!((disk.bytes() == file, disk.operations()), (true, 0));
     // So long it may be.
     file.truncate(whole.len() + (5 << 20) + 1);
     assert_eq!(open(&Disk::with(&file)).unwrap().1.torn_bytes, Some((5 << 20) + 1));
+
+    // Any byte, but the last and those that a sector ends with: nothing tells that one from a write that was cut off.
+    for at in (0..whole.len() - 1).filter(|at| (at + 1) % 512 != 0) {
+        let mut file = whole.clone();
+        file[at] = 0;
+        let disk = Disk::with(&file);
+        assert!(broken(open(&disk)).is_some(), "byte {at}");
+        assert_eq!((disk.bytes(), disk.operations()), (file, 0), "byte {at}");
+    }
+    // A whole sector, with a record after it that cannot be of the same write as another one after it.
+    let requested_and_resolved =
+        file_of(&[tagged("x"), tagged(&"y".repeat(1_000)), requested(1), resolved(1)]);
+    let mut file = requested_and_resolved.clone();
+    file[512..1_024].fill(0);
+    assert!(matches!(broken(open(&Disk::with(&file))), Some((2, Why::Unwritten { .. }))));
+    let alone = file_of(&[tagged("x"), tagged(&"y".repeat(1_000)), requested(1)]);
+    let mut file = alone.clone();
+    file[512..1_024].fill(0);
+    assert!(open(&Disk::with(&file)).unwrap().1.torn_bytes.is_some());
 }
 
 /// `audit.file` may name anything by mistake; what is no audit file is left alone.
@@ -127,7 +152,7 @@ fn another_kind_of_file_is_not_touched() {
         let disk = Disk::with(content.as_bytes());
         let (line, why) = broken(open(&disk)).unwrap();
         assert_eq!(line, 1, "{content:?}");
-        assert!(matches!(why, Why::NotJson | Why::Shape), "{content:?}: {why}");
+        assert!(matches!(why, Why::NotJson | Why::Shape | Why::Unwritten { .. }), "{content:?}: {why}");
         assert_eq!((disk.bytes(), disk.aside(), disk.operations()), (content.into(), Vec::new(), 0));
     }
 }
