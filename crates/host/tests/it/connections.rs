@@ -43,6 +43,27 @@ async fn a_newcomer_takes_the_place_of_the_longest_idle() {
     assert_eq!(running.rest().await.last().unwrap(), "run.completed");
 }
 
+// A token that may nothing sends parts of requests on all connections that there are: it keeps nobody out.
+#[tokio::test(start_paused = true)]
+async fn parts_of_requests_keep_nobody_out() {
+    let fixture = bounded(4);
+    let (mut running, approval) = fixture.waiting(ANN).await;
+    let part = quick().bytes();
+    let mut parts = Vec::new();
+    for _ in 0..3 {
+        let mut peer = fixture.connect();
+        peer.send(&part[..part.len() - 1]).await;
+        settle().await;
+        parts.push(peer);
+    }
+    assert_eq!(fixture.decide(ANN, &decision(&approval, "approve")).await.head.status, 200);
+    assert!(parts[0].is_closed().await, "it had waited the longest");
+    assert_eq!(running.rest().await.last().unwrap(), "run.completed");
+    // Whoever completes his request is answered.
+    parts[1].send(&part[part.len() - 1..]).await;
+    assert_eq!(parts[1].head().await.status, 200);
+}
+
 // If all are being answered the newcomer is closed without an answer: nothing of his was read.
 #[tokio::test(start_paused = true)]
 async fn a_newcomer_is_closed_where_all_are_answered() {
