@@ -15,12 +15,14 @@ use crate::application::ApplicationToolSettings;
 use crate::approve::Approve;
 use crate::driver::{ArgumentSchema, Driver, Executor, Parts, RegisteredTool, ReviewRules};
 use crate::executions::Executions;
+use crate::figures::Meter;
 use crate::operation::OperationSettings;
 use crate::provider::{Provider, ToolDefinition};
 use crate::reviews::Reviews;
 use crate::schema::InputSchema;
 use crate::system::{RandomIds, SystemClock};
 use crate::tools::Tool;
+use crate::trace::LogArguments;
 
 /// How many tools and how many providers a driver may have (contract 6.1; a run selects at most 32 of the tools).
 const MAX_TOOLS: usize = 256;
@@ -138,6 +140,7 @@ pub struct Builder {
     application_tools: Option<ApplicationToolSettings>,
     limits: RunLimits,
     operations: Option<OperationSettings>,
+    log_arguments: LogArguments,
     clock: Option<Arc<dyn Clock>>,
     ids: Option<Arc<dyn Ids>>,
 }
@@ -183,6 +186,12 @@ impl Builder {
     /// Honours idempotency keys (contract 9).
     pub fn operations(mut self, settings: OperationSettings) -> Self {
         self.operations = Some(settings);
+        self
+    }
+
+    /// Says whether the log may hold arguments of calls; by default it does not.
+    pub const fn log_arguments(mut self, log_arguments: LogArguments) -> Self {
+        self.log_arguments = log_arguments;
         self
     }
 
@@ -240,7 +249,9 @@ impl Builder {
         };
         let settings = self.approvals.unwrap_or_default();
         let registry = Registry::new(settings.limits).with_reasons(reasons);
-        let reviews = Reviews::new(registry, settings.sink, Arc::clone(&clock), Arc::clone(&ids));
+        let meter = Arc::new(Meter::default());
+        let reviews =
+            Reviews::new(registry, settings.sink, Arc::clone(&clock), Arc::clone(&ids), Arc::clone(&meter));
         let max_executions = self.application_tools.unwrap_or_default().max_pending;
         let executions = Executions::new(max_executions, Arc::clone(&ids));
         Ok(Driver::new(Parts {
@@ -253,6 +264,8 @@ impl Builder {
             limits: self.limits,
             operations: self.operations,
             reviews,
+            meter,
+            log_arguments: self.log_arguments,
             clock,
             ids,
         }))

@@ -18,11 +18,13 @@ use countersign_protocol::provider_info::ProviderInfo;
 use countersign_protocol::request::{Approvals, OnDeny, RunRequest, Unavailable};
 use countersign_protocol::tool_execution::{ExecutionIdentity, ExecutionReceipt, ExecutionResult};
 use countersign_protocol::version::feature;
+use tracing::Instrument;
 
 use crate::application::{self, ApplicationToolSettings, ApplicationTools};
 use crate::approve::Approve;
 use crate::builder::{ApprovalFeature, Builder, IdlePause, RunLimits};
 use crate::executions::Executions;
+use crate::figures::{Figures, Meter};
 use crate::operation::operate::Operating;
 use crate::operation::{Claim, OperationKey, OperationSettings, Origin, fingerprint};
 use crate::provider::{Discovery, Provider, ToolDefinition};
@@ -32,6 +34,7 @@ use crate::schema::{InputSchema, RequestSchema};
 use crate::scope::Scope;
 use crate::stream::{self, EventStream};
 use crate::tools::{Review, Tool};
+use crate::trace::{self, LogArguments};
 
 /// Runs agents. Clones are one driver.
 #[derive(Clone)]
@@ -50,6 +53,8 @@ pub(crate) struct Parts {
     pub(crate) limits: RunLimits,
     pub(crate) operations: Option<OperationSettings>,
     pub(crate) reviews: Arc<Reviews>,
+    pub(crate) meter: Arc<Meter>,
+    pub(crate) log_arguments: LogArguments,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
 }
@@ -232,6 +237,11 @@ impl Driver {
         self.0.reviews.pending()
     }
 
+    /// What was counted since the driver was built.
+    pub fn figures(&self) -> Figures {
+        self.0.meter.figures(self.pending_approvals())
+    }
+
     /// How many executions applications were asked for and have not answered.
     pub fn pending_executions(&self) -> usize {
         self.0.executions.pending()
@@ -298,6 +308,7 @@ impl Prepared {
         let cancellation = scope.cancellation.child_token();
         let (outlet, stream) = stream::channel(cancellation.clone());
         let (subject, tasks) = (principal.subject.clone(), scope.tasks.clone());
+        let span = trace::run(run_id, &subject, &request.provider);
         let clock = Arc::clone(&driver.0.clock);
         let run = move |outlet| {
             Run::new(
@@ -314,8 +325,8 @@ impl Prepared {
             )
         };
         match operating {
-            None => drop(scope.tasks.spawn(run::drive(run(outlet)))),
-            Some(operating) => drop(scope.tasks.spawn(operating.claim(clock, outlet, run))),
+            None => drop(scope.tasks.spawn(run::drive(run(outlet)).instrument(span))),
+            Some(operating) => drop(scope.tasks.spawn(operating.claim(clock, outlet, run).instrument(span))),
         }
         stream
     }

@@ -54,6 +54,7 @@ mod batch;
 mod builder;
 mod driver;
 mod executions;
+mod figures;
 mod idle;
 pub mod operation;
 mod progress;
@@ -69,6 +70,7 @@ mod scope;
 mod stream;
 pub mod system;
 mod tools;
+mod trace;
 mod turn;
 mod usage;
 
@@ -76,6 +78,7 @@ pub use application::ApplicationToolSettings;
 pub use approve::{Approve, ApproveContext, Permission};
 pub use builder::{ApprovalFeature, ApprovalSettings, BuildError, Builder, IdlePause, RunLimits};
 pub use driver::{Driver, Prepared};
+pub use figures::{DecisionTimes, Figures};
 #[cfg(feature = "schema")]
 pub use schema::{InputSchema, InvalidSchema, Misfit};
 pub use scope::Scope;
@@ -83,3 +86,4 @@ pub use stream::EventStream;
 pub use tools::{
     Input, InvalidOutput, InvalidTool, MAX_OUTPUT_BYTES, Output, Review, Tool, ToolContext, ToolSpec, tool,
 };
+pub use trace::LogArguments;

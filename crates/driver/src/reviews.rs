@@ -23,6 +23,8 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::figures::Meter;
+
 /// A review that is due by the wall clock is seen at most this late, even if that clock was set forward meanwhile.
 const WALL_TICK: Duration = Duration::from_secs(1);
 
@@ -32,6 +34,7 @@ pub(crate) struct Reviews {
     sink: Option<Arc<dyn AuditSink>>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
+    meter: Arc<Meter>,
     expiry: Mutex<Sweeper>,
     due_changed: Notify,
 }
@@ -48,6 +51,8 @@ enum Sweeper {
 pub(crate) struct Waiting {
     settled: oneshot::Sender<Result<Ended, AuditFailed>>,
     aborted: CancellationToken,
+    /// When it was asked for, by the clock that cannot be set.
+    since: Duration,
 }
 
 impl Waiter for Waiting {
@@ -101,12 +106,14 @@ impl Reviews {
         sink: Option<Arc<dyn AuditSink>>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
+        meter: Arc<Meter>,
     ) -> Arc<Self> {
         Arc::new(Self {
             registry: Mutex::new(registry),
             sink,
             clock,
             ids,
+            meter,
             expiry: Mutex::new(Sweeper::Absent),
             due_changed: Notify::new(),
         })
@@ -130,9 +137,10 @@ impl Reviews {
             idle_policy: of.idle_policy,
             expires_after: of.expires_after,
         };
-        let waiting = Waiting { settled: sender, aborted: of.aborted.clone() };
+        let now = self.now();
+        let waiting = Waiting { settled: sender, aborted: of.aborted.clone(), since: now.monotonic };
         let id = ApprovalId::new(self.ids.uuid());
-        let opening = self.registry().open(self.now(), id, review, waiting)?;
+        let opening = self.registry().open(now, id, review, waiting)?;
         let opening = OpeningReview { reviews: Arc::clone(self), opening: Some(opening) };
         let approval = opening.opened().await.map_err(Error::AuditFailed)?;
         if approval.expires_at.is_some() {
@@ -170,10 +178,11 @@ impl Reviews {
         decision: &DecisionRequest,
     ) -> Result<Resolution, Error> {
         let verdict = self.registry().decide(self.now(), caller, decision);
-        match verdict {
+        let decided = match verdict {
             Verdict::Refuse(refusal) => Err(self.refuse(refusal).await),
             Verdict::Settle(proposal) => self.settle(*proposal).await,
-        }
+        };
+        decided.inspect_err(|error| self.meter.decision_refused(error.code()))
     }
 
     /// Takes a decision as text (contract 4.4, row 1; design 3, "Where it refuses").
@@ -189,6 +198,7 @@ impl Reviews {
                 Err(error) => error,
             },
             Err(InvalidDecision::NotJson(message)) => {
+                self.meter.decision_refused("INVALID_REQUEST");
                 return Err(ErrorInfo::new(Code::INVALID_REQUEST).with_message(message));
             }
             Err(InvalidDecision::Shape { approval_id, run_id, message }) => {
@@ -199,7 +209,9 @@ impl Reviews {
                     run_id.as_deref(),
                     message,
                 );
-                self.refuse(refusal).await
+                let error = self.refuse(refusal).await;
+                self.meter.decision_refused(error.code());
+                error
             }
         };
         Err(public(&error))
@@ -217,6 +229,7 @@ impl Reviews {
             guarded(&**sink, record)
         };
         if let Err(cause) = &accepted {
+            self.meter.audit_failed();
             tracing::error!(cause = &**cause as &dyn std::error::Error, "the audit sink refused a record");
         }
         accepted
@@ -372,6 +385,10 @@ impl SettlingReview {
         self.id = None;
         let resolution = proposal.resolution().clone();
         let settled = self.reviews.registry().commit(proposal);
+        if let Some(settled) = &settled {
+            let open = self.reviews.now().monotonic.saturating_sub(settled.waiter.since);
+            self.reviews.meter.review_ended(resolution.outcome, open);
+        }
         Reviews::tell(settled);
         match refusal {
             None => Ok(resolution),

@@ -23,15 +23,18 @@ use countersign_protocol::request::{Role, RunRequest};
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
 use crate::application::ApplicationTools;
 use crate::batch::{self, Selected};
 use crate::driver::{Parts, millis};
+use crate::figures::{Counted, Doing, RunEnd};
 use crate::idle::IdleClock;
 use crate::operation::journal::Journal;
 use crate::provider::{AssistantMessage, Message, Provider, RetryPolicy, ToolDefinition, Turn, TurnRequest};
 use crate::schema::RequestSchema;
 use crate::stream::{Gone, Outlet};
+use crate::trace;
 use crate::turn::{Throttle, TurnQueue};
 use crate::usage::UsageTotal;
 
@@ -66,6 +69,8 @@ pub(crate) struct Run {
     aborted: Option<ErrorInfo>,
     /// What an end of the run leaves open.
     in_flight: InFlight,
+    /// Where it stands among the driver's figures, once it was admitted.
+    counted: Option<Counted>,
     /// The log of a run with an idempotency key: what stands in it is durable before it is shown.
     journal: Option<Box<Journal>>,
     /// The time that the log has for the event that is handed over next; a replay tells the same one.
@@ -143,6 +148,7 @@ impl Run {
             idle,
             aborted: None,
             in_flight: InFlight::Nothing,
+            counted: None,
             journal: None,
             noted_at: None,
         }
@@ -161,6 +167,7 @@ impl Run {
         })
         .await?;
         self.admitted().await?;
+        self.counted = Some(Counted::new(Arc::clone(&self.parts.meter)));
         let (parts, application) = (Arc::clone(&self.parts), Arc::clone(&self.application));
         let mut messages = self.opening_messages();
         let mut used_ids: Vec<CallId> = Vec::new();
@@ -169,8 +176,9 @@ impl Run {
         for step in 1..=last {
             self.progress();
             self.emit(EventBody::StepStarted { step }).await?;
+            let span = trace::step(step);
             // Boxed, here and below: a run that waits for a person does not carry the space of what is over.
-            let turn = Box::pin(self.model_turn(step, &messages)).await?;
+            let turn = Box::pin(self.model_turn(step, &messages).instrument(span.clone())).await?;
             usage.add(&turn.usage.unwrap_or_default());
             if turn.calls.is_empty() {
                 return self.result(turn, usage, step).await;
@@ -193,7 +201,7 @@ impl Run {
                 let Some(tool) = tool else {
                     return Err(Code::TOOL_NOT_ALLOWED.into());
                 };
-                let output = self.call(&call, tool).await?;
+                let output = self.call(&call, tool).instrument(trace::call(&span, &call)).await?;
                 messages.push(Message::Tool { call_id: call.id, name: call.name, output });
             }
         }
@@ -366,6 +374,11 @@ impl Run {
             }
         };
         let body = self.conclude(body, room).await;
+        self.parts.meter.run_ended(match &body {
+            EventBody::RunCompleted { .. } => RunEnd::Completed,
+            EventBody::RunCancelled { .. } => RunEnd::Cancelled,
+            _ => RunEnd::Failed,
+        });
         if room.is_ok() {
             self.place(body);
         }
@@ -427,6 +440,18 @@ impl Run {
     async fn demand(&mut self) -> Result<(), Stop> {
         let outlet = Arc::clone(&self.outlet);
         self.take_turn(outlet.asked()).await
+    }
+
+    /// What an end of the run leaves open from now on.
+    fn leaves_open(&mut self, in_flight: InFlight) {
+        self.in_flight = in_flight;
+        if let Some(counted) = &mut self.counted {
+            counted.now(match in_flight {
+                InFlight::Nothing => Doing::Model,
+                InFlight::Review => Doing::Review,
+                InFlight::Tool => Doing::Tool,
+            });
+        }
     }
 
     async fn take_turn(&mut self, turn: impl Future<Output = Result<(), Gone>>) -> Result<(), Stop> {

@@ -50,13 +50,17 @@ impl Tokens {
         Ok(Self(entries))
     }
 
+    /// Whether one of them has this digest; for checks at start.
+    pub(crate) fn holds(&self, digest: &[u8; 32]) -> bool {
+        self.0.iter().any(|entry| entry.digest == *digest)
+    }
+
     /// Whom an `Authorization` header identifies.
     ///
     /// Every stored digest is compared, whatever was found before, so that the time taken says nothing about which
     /// token came close.
     pub(crate) fn authenticate(&self, authorization: Option<&[u8]>) -> Option<Arc<Principal>> {
-        let presented = authorization?.strip_prefix(b"Bearer ")?;
-        let presented = std::str::from_utf8(presented).ok().filter(|value| is_presentable(value))?;
+        let presented = bearer(authorization)?;
         let digest: [u8; 32] = Sha256::digest(presented.as_bytes()).into();
         let mut found = Choice::from(0);
         let mut place = 0_u32;
@@ -70,6 +74,12 @@ impl Tokens {
         }
         self.0.get(usize::try_from(place).ok()?).map(|entry| Arc::clone(&entry.principal))
     }
+}
+
+/// What an `Authorization` header presents, if it is a credential.
+pub(crate) fn bearer(authorization: Option<&[u8]>) -> Option<&str> {
+    let presented = authorization?.strip_prefix(b"Bearer ")?;
+    std::str::from_utf8(presented).ok().filter(|value| is_presentable(value))
 }
 
 /// Refuses a token that could not be presented, or could be guessed.

@@ -14,6 +14,8 @@ use futures_core::Stream;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::metrics::OpenStreams;
+use crate::service::Shared;
 use crate::slots::Admission;
 use crate::wire::{PeerWatch, Signals};
 
@@ -81,13 +83,13 @@ pub(crate) struct EventBody {
     heartbeat: Pin<Box<Sleep>>,
     signals: Arc<Signals>,
     _watch: PeerWatch,
+    _open: OpenStreams,
     admission: Admission,
 }
 
 impl EventBody {
-    /// `origin` is any moment that all streams have in common.
     pub(crate) fn new(
-        origin: Instant,
+        shared: &Shared,
         first: &Event,
         events: EventStream,
         signals: Arc<Signals>,
@@ -100,9 +102,10 @@ impl EventBody {
             events,
             first: Some(frame.into()),
             ended: first.is_terminal(),
-            heartbeat: Box::pin(sleep_until(next_beat(origin, Instant::now() + HEARTBEAT))),
+            heartbeat: Box::pin(sleep_until(next_beat(shared.started, Instant::now() + HEARTBEAT))),
             signals,
             _watch: watch,
+            _open: shared.streams.clone(),
             admission,
         }
     }

@@ -42,7 +42,7 @@ impl fmt::Debug for Extras {
 /// the driver refuses else.
 pub fn configured_driver(config: &HostConfig, extras: Extras) -> Result<Driver, StartError> {
     let names: Vec<_> = extras.tools.iter().map(|tool| tool.spec().name.clone()).collect();
-    let mut builder = Driver::builder().limits(config.limits);
+    let mut builder = Driver::builder().limits(config.limits).log_arguments(config.log_arguments);
     for provider in &config.providers {
         builder = builder.provider(provider.provider());
     }

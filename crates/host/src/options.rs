@@ -6,6 +6,7 @@ use countersign_driver::Review;
 use secrecy::SecretString;
 
 use crate::error::StartError;
+use crate::metrics::MetricsAccess;
 use crate::tls::Tls;
 use countersign_protocol::code::Code;
 
@@ -39,6 +40,8 @@ pub struct Options {
     /// a newcomer takes the place of the connection that has waited the longest for a request; if all are being answered,
     /// it is closed. Each is a descriptor: keep it below what the process may have.
     pub max_connections: usize,
+    /// Who may read `GET /metrics`. Without it, the default, there is no such path. It needs the feature `metrics`.
+    pub metrics: Option<MetricsAccess>,
 }
 
 impl Default for Options {
@@ -51,6 +54,7 @@ impl Default for Options {
             concurrency: Concurrency::default(),
             tls: None,
             max_connections: MAX_CONNECTIONS,
+            metrics: None,
         }
     }
 }

@@ -31,6 +31,14 @@ pub(crate) fn ok_text(body: Bytes) -> Answer {
     json(StatusCode::OK, body)
 }
 
+/// 200 with a text that is no JSON.
+#[cfg(feature = "metrics")]
+pub(crate) fn text(content_type: &'static str, body: String) -> Answer {
+    let mut answer = Response::new(AnswerBody::Whole(body.into()));
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+}
+
 /// 200 with a run's events.
 pub(crate) fn events(body: EventBody) -> Answer {
     let mut answer = Response::new(AnswerBody::Events(Box::new(body)));

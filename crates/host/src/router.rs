@@ -10,6 +10,8 @@ use http::{HeaderMap, Method, Request};
 use hyper::body::{Body, Incoming};
 use tokio::time::Instant;
 
+use crate::log::Asked;
+use crate::metrics::{self, Readers};
 use crate::payload::{self, Abandoned, NoPayload};
 use crate::respond::{self, Answer};
 use crate::routes::{self, Read, Write};
@@ -28,9 +30,13 @@ pub(crate) async fn answer(
     if !request.body().is_end_stream() {
         signals.body_expected();
     }
+    let asked = Asked::of(&request);
     let mut answer = match checked(&shared, &signals, arrived, request, origin.as_ref()).await {
-        Ok(answer) => answer,
-        Err(NoPayload::Refused(info)) => respond::error(&info),
+        Ok(answer) => asked.answered(answer),
+        Err(NoPayload::Refused(info)) => {
+            asked.refused(&info);
+            respond::error(&info)
+        }
         Err(NoPayload::Gone(gone)) => return Err(gone),
     };
     respond::add_common_headers(&mut answer);
@@ -77,6 +83,11 @@ async fn checked(
     }
     // Of a header that was sent twice the first counts, as it always did.
     let authorization = head.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    let for_metrics = head.method == Method::GET && path == metrics::PATH;
+    if for_metrics && shared.metrics.admit(authorization) {
+        check_version(&head.headers).map_err(NoPayload::Refused)?;
+        return metrics::answer(shared).map_err(NoPayload::Refused);
+    }
     let Some(principal) = shared.tokens.authenticate(authorization) else {
         return Err(refused(Code::UNAUTHORIZED));
     };
@@ -84,6 +95,9 @@ async fn checked(
     if let Some(read) = Read::at(&head.method, path) {
         let _working = working(signals)?;
         return read.answer(shared, &principal).await.map_err(NoPayload::Refused);
+    }
+    if for_metrics && matches!(shared.metrics, Readers::AnyToken) {
+        return metrics::answer(shared).map_err(NoPayload::Refused);
     }
     let Some(write) = Write::at(&head.method, path) else {
         return Err(refused(Code::NOT_FOUND));

@@ -16,6 +16,7 @@ use crate::auth::Tokens;
 use crate::connection;
 use crate::discovery::Discovery;
 use crate::error::StartError;
+use crate::metrics::{OpenStreams, Readers};
 use crate::options::{Options, check_origin};
 use crate::seats::Seats;
 use crate::slots::Slots;
@@ -42,6 +43,9 @@ pub(crate) struct Shared {
     pub(crate) slots: Slots,
     pub(crate) tls: Option<Tls>,
     pub(crate) seats: Arc<Seats>,
+    /// Who may read the metrics.
+    pub(crate) metrics: Readers,
+    pub(crate) streams: OpenStreams,
     /// The answer to `GET /v1/protocol`: it never changes.
     pub(crate) protocol: Bytes,
     /// New work is refused and runs are aborted.
@@ -74,6 +78,7 @@ impl Service {
         }
         let protocol = protocol_info(&driver).map_err(|error| StartError::text(error.to_string()))?;
         let (closing, stopped) = (CancellationToken::new(), CancellationToken::new());
+        let metrics = Readers::new(options.metrics.as_ref(), &tokens)?;
         let shared = Shared {
             discovery: Discovery::new(&driver, stopped.clone()),
             driver,
@@ -82,6 +87,8 @@ impl Service {
             slots: Slots::new(options.concurrency.clone()),
             tls: options.tls.clone(),
             seats: Seats::new(options.max_connections),
+            metrics,
+            streams: OpenStreams::default(),
             protocol,
             runs: Scope::new(closing.clone()),
             closing,

@@ -69,6 +69,12 @@ impl Slots {
         Ok(Admission::Later(Place { slots: self.clone(), subject: subject.clone(), ticket, granted }))
     }
 
+    /// How many wait in the queue.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn waiting(&self) -> u32 {
+        self.line().waiting()
+    }
+
     // A panic while the lock is held cannot leave the counts half changed, so a poisoned lock is still right.
     fn line(&self) -> MutexGuard<'_, Line<oneshot::Sender<Slot>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -13,15 +13,18 @@ use countersign_protocol::code::{Code, ErrorInfo};
 use countersign_protocol::event::{EventBody, Phase};
 use countersign_protocol::request::{Approvals, OnDeny};
 use futures_util::FutureExt;
+use tracing::Instrument;
 
 use super::{InFlight, Run, Stop};
 use crate::approve::{ApproveContext, Permission};
 use crate::driver::{Executor, RegisteredTool, millis};
 use crate::executions::Ticket;
+use crate::figures;
 use crate::progress::Progress;
 use crate::reviews::{Ended, OpenReview, ReviewOf, public};
 use crate::stream::Gone;
 use crate::tools::{Input, Output, Review, Tool, ToolContext};
+use crate::trace;
 use crate::turn::Throttle;
 
 /// How long a tool may take to stop once its run has ended. The run does not wait for it.
@@ -50,6 +53,7 @@ enum Work<'a> {
 impl Run {
     /// Takes one call through to its confirmed output.
     pub(super) async fn call(&mut self, call: &ToolCall, tool: &RegisteredTool) -> Result<Exact, Stop> {
+        trace::arguments(self.parts.log_arguments, call);
         self.emit_alone(EventBody::ToolCalled { call: call.clone() }).await?;
         let allowed = match tool.review {
             Review::NotRequired => {
@@ -76,7 +80,7 @@ impl Run {
         self.progress();
         self.emit_fact(EventBody::ToolCompleted { call_id: call.id.clone(), output: output.clone() }).await?;
         // Only now has anybody been told; a run that ends before says "uncertain" (law 8).
-        self.in_flight = InFlight::Nothing;
+        self.leaves_open(InFlight::Nothing);
         Ok(output)
     }
 
@@ -129,8 +133,12 @@ impl Run {
             Box::pin(reviews.cancel(id)).await;
             return Err(stop);
         }
-        self.in_flight = InFlight::Review;
-        let settled = self.wait_for_person(&mut review, shown).await;
+        self.leaves_open(InFlight::Review);
+        let (span, asked_at) = (trace::review(id, call), self.now());
+        let settled = self.wait_for_person(&mut review, shown).instrument(span.clone()).await;
+        let waited = u64::try_from(self.now().saturating_sub(asked_at).as_millis()).unwrap_or(u64::MAX);
+        trace::review_ended(&span, settled.as_ref().map_or("unrecorded", outcome_of), waited);
+        drop(span);
         if approvals.idle_policy == IdlePolicy::Pause {
             self.progress();
         }
@@ -140,7 +148,7 @@ impl Run {
         if outcome == Outcome::Cancelled {
             self.abort(ErrorInfo::new(Code::CANCELLED));
         } else {
-            self.in_flight = InFlight::Nothing;
+            self.leaves_open(InFlight::Nothing);
         }
         self.deliver(EventBody::ApprovalResolved { resolution }).await?;
         self.check_aborted()?;
@@ -255,7 +263,7 @@ impl Run {
         work: Work<'_>,
         execution: Option<&Execution>,
     ) -> Result<Exact, Stop> {
-        self.in_flight = InFlight::Tool;
+        self.leaves_open(InFlight::Tool);
         let ended = match work {
             Work::Host(tool) => self.work(call, tool).await,
             Work::Application(ticket) => self.ask_application(ticket).await,
@@ -293,14 +301,15 @@ impl Run {
         };
         let (tool, input, ended) =
             (Arc::clone(tool), Input(call.arguments.clone()), self.cancellation.clone());
-        let task = self.tasks.spawn(async move {
+        let work = async move {
             tokio::select! {
                 output = tool.execute(input, context) => output,
                 () = async { ended.cancelled().await; tokio::time::sleep(TOOL_GRACE).await } => {
                     Err("the tool did not stop after its run had ended".into())
                 }
             }
-        });
+        };
+        let task = self.tasks.spawn(work.in_current_span());
         self.follow(&progress, task.map(|ended| ended.unwrap_or_else(|panic| Err(panic.into())))).await
     }
 
@@ -345,6 +354,10 @@ impl Run {
             }
         }
     }
+}
+
+fn outcome_of(ended: &Ended) -> &'static str {
+    figures::name(ended.resolution.outcome)
 }
 
 /// What a person is asked.

@@ -5,6 +5,7 @@
 //! that a wrong reference is found at start.
 
 mod file;
+mod metrics;
 mod operations;
 mod probe;
 mod providers;
@@ -20,10 +21,11 @@ use std::sync::Arc;
 
 use countersign_approval_core::json::{Document, Exact, Gate, Refused};
 use countersign_driver::operation::OperationStore;
-use countersign_driver::{ApplicationToolSettings, ApprovalFeature, IdlePause, RunLimits};
+use countersign_driver::{ApplicationToolSettings, ApprovalFeature, IdlePause, LogArguments, RunLimits};
 use url::Url;
 
 use crate::error::StartError;
+use crate::metrics::MetricsAccess;
 use crate::options::{Concurrency, Options, Token};
 use crate::tls::Tls;
 
@@ -62,6 +64,8 @@ pub struct HostConfig {
     pub(crate) operations: Option<Operations>,
     allowed_origins: Vec<String>,
     concurrency: Concurrency,
+    metrics: Option<MetricsAccess>,
+    pub(crate) log_arguments: LogArguments,
 }
 
 #[derive(Debug)]
@@ -152,6 +156,9 @@ impl HostConfig {
         let operations = operations.transpose()?;
         let allowed_origins = sections::allowed_origins(top.optional("allowedOrigins"))?;
         let concurrency = sections::concurrency(top.optional("concurrency"))?;
+        let metrics = top.optional("metrics").map(|field| metrics::metrics(&field, &tokens, secrets));
+        let metrics = metrics.transpose()?;
+        let log_arguments = top.optional("log").map(|field| metrics::log(&field)).transpose()?;
         top.finish()?;
         Ok(Self {
             listen,
@@ -165,6 +172,8 @@ impl HostConfig {
             operations,
             allowed_origins,
             concurrency,
+            metrics,
+            log_arguments: log_arguments.unwrap_or_default(),
         })
     }
 
@@ -186,6 +195,7 @@ impl HostConfig {
             concurrency: self.concurrency.clone(),
             tls: self.tls.clone(),
             max_connections: self.concurrency.connections(),
+            metrics: self.metrics.clone(),
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use countersign_approval_core::grants::Principal;
 use countersign_protocol::code::ErrorInfo;
 
+use crate::log::About;
 use crate::respond::{self, Answer};
 use crate::service::Shared;
 
@@ -15,5 +16,6 @@ pub(crate) async fn decide(
     text: &str,
 ) -> Result<Answer, ErrorInfo> {
     let receipt = shared.driver.decide_text(text, principal).await?;
-    Ok(respond::ok(&receipt))
+    let about = About { run: receipt.run_id, approval: Some(receipt.approval_id) };
+    Ok(about.on(respond::ok(&receipt)))
 }

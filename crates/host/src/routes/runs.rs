@@ -12,6 +12,7 @@ use http::HeaderMap;
 use http::header::ACCEPT;
 
 use crate::body::EventBody;
+use crate::log::About;
 use crate::respond::{self, Answer};
 use crate::service::Shared;
 use crate::slots::Admission;
@@ -63,7 +64,9 @@ async fn stream(
         return Err(error);
     }
     events.read_ahead(READ_AHEAD);
-    Ok(respond::events(EventBody::new(shared.started, &first, events, Arc::clone(signals), watch, admission)))
+    let about = About { run: first.run_id, approval: None };
+    let body = EventBody::new(shared, &first, events, Arc::clone(signals), watch, admission);
+    Ok(about.on(respond::events(body)))
 }
 
 /// Answers with the result when it is there. Dropping this future, as a hang-up does, leaves the queue or cancels the
@@ -86,7 +89,7 @@ async fn buffer(
         },
     };
     let result = prepared.run(principal, &shared.runs).await?;
-    Ok(respond::ok(&result))
+    Ok(About { run: result.run_id, approval: None }.on(respond::ok(&result)))
 }
 
 /// A plain search for the media type; quality values are not looked at (contract 12, 15).

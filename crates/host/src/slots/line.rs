@@ -45,6 +45,12 @@ impl<W> Line<W> {
         self.bounds.queue.is_some()
     }
 
+    /// How many wait.
+    #[cfg(feature = "metrics")]
+    pub(super) const fn waiting(&self) -> u32 {
+        self.waiting
+    }
+
     /// Takes a slot if one is free for this subject.
     pub(super) fn take(&mut self, subject: &Subject) -> bool {
         let free = self.taken < self.bounds.total && self.may_have_more(subject);
