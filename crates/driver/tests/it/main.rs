@@ -16,6 +16,7 @@ mod gate;
 mod histories;
 mod idle;
 mod load;
+mod observed;
 mod operations;
 mod output;
 mod requests;
