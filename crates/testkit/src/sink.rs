@@ -31,6 +31,8 @@ struct State {
     answer: Answer,
     /// Refuse only records whose JSON `type` is this.
     only: Option<&'static str>,
+    /// So many records more are kept before `answer` holds.
+    first: usize,
 }
 
 impl RecordingSink {
@@ -45,7 +47,7 @@ impl RecordingSink {
     }
 
     fn with_blocking(blocking: bool) -> Self {
-        let state = State { records: Vec::new(), answer: Answer::Accept, only: None };
+        let state = State { records: Vec::new(), answer: Answer::Accept, only: None, first: 0 };
         Self { state: Mutex::new(state), blocking }
     }
 
@@ -54,6 +56,13 @@ impl RecordingSink {
         let mut state = self.lock();
         state.answer = answer;
         state.only = None;
+        state.first = 0;
+    }
+
+    /// What all records get after the next `first`, which are kept.
+    pub fn answer_from(&self, first: usize, answer: Answer) {
+        self.answer(answer);
+        self.lock().first = first;
     }
 
     /// What the next records of one type get; all others are kept.
@@ -61,6 +70,7 @@ impl RecordingSink {
         let mut state = self.lock();
         state.answer = answer;
         state.only = Some(kind);
+        state.first = 0;
     }
 
     /// The records so far.
@@ -95,7 +105,9 @@ impl AuditSink for RecordingSink {
         let answer = {
             let mut state = self.lock();
             let meant = state.only.is_none_or(|only| kind(record).split(' ').next() == Some(only));
-            let answer = if meant { state.answer } else { Answer::Accept };
+            let spared = state.first > 0;
+            state.first = state.first.saturating_sub(1);
+            let answer = if meant && !spared { state.answer } else { Answer::Accept };
             if answer == Answer::Accept {
                 state.records.push(record.clone());
             }

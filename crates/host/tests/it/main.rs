@@ -18,7 +18,10 @@ mod decisions;
 mod discovery;
 mod executions;
 mod headers;
+mod hostile;
 mod limits;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod noise;
 mod operations;
 mod order;
