@@ -15,6 +15,7 @@ mod lost;
 mod operations;
 mod probe;
 mod run_code;
+mod secrets;
 mod support;
 mod terminal;
 mod usage;

@@ -51,7 +51,7 @@ fn vendor(kind: &'static str) -> String {
 }
 
 /// A server that gives what `answer` makes of a request's head and body, and then hangs up.
-fn serve(answer: impl Fn(&str, &str) -> String + Send + 'static) -> String {
+pub(crate) fn serve(answer: impl Fn(&str, &str) -> String + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     thread::spawn(move || {
