@@ -82,6 +82,10 @@
 //! | 6.4, decisions need no slot | `host/queue::a_full_queue_is_decided_and_an_override_counts` `host/decisions::a_full_host_takes_decisions` |
 //! | leaving the queue | `host/queue::hanging_up_leaves_the_queue_at_once` `host/queue::closing_empties_the_queue` |
 //! | 10.5, a wrong name, a wrong authority | `tls::a_wrong_name_and_a_wrong_authority` `cli/exposed::a_run_over_tls` |
+//! | 1.8, 6.4, 8: stopped and slow readers, a byte a second, all at once: others go on, limits answer | `host/hostile::others_go_on_and_the_limits_answer` `host/streams::a_client_that_never_reads_holds_its_run_back` `host/bodies::a_peer_that_takes_nothing_is_dropped` |
+//! | 4.8: a sink that fails at any call, and recovers | `host/hostile::a_sink_that_fails_at_any_call` `host/hostile::a_sink_that_fails_while_nobody_decides` `driver/sequences::audit_fails` `driver/sequences::audit_fails_on_execution` |
+//! | 1.2, `/metrics` is absent where it is off, or not for this token (decision 0017) | `host/metrics::to_whoever_may_not_read_it_it_is_an_unknown_path` `host/metrics::who_may_read_it` `host/metrics::the_configuration_switches_it_on` |
+//! | metrics, spans, redaction (issue of the design, "observability") | `host/metrics::it_follows_what_happens` `driver/observed::spans_say_which_and_never_what` `driver/observed::figures_follow_a_run` `cli/secrets::no_secret_is_in_a_log_a_metric_or_an_answer` |
 //! | connections that send nothing | `host/connections::five_thousand_that_send_nothing` `host/connections::a_newcomer_takes_the_place_of_the_longest_idle` `host/tls::handshakes_are_bounded_in_number` `cli/exposed::more_connections_than_files` |
 //!
 //! | contract 7.2, 7.5; design 4 | tests |

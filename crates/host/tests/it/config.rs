@@ -15,7 +15,7 @@ use crate::support::{ANN, Ask, BOB, Peer, plain};
 mod broken;
 
 /// A directory with private files: `ann`, `bob` and `key`.
-fn directory() -> TempDir {
+pub(crate) fn directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     // Editors end a file with a line end, so white space at the end is not part of a secret.
     private(directory.path(), "ann", format!("{ANN}\r\n \n").as_bytes());
@@ -57,7 +57,7 @@ fn vendor(kind: &str) -> Value {
 }
 
 /// `minimal` with one value put at a path such as `/tokens/0/subject`.
-fn with(path: &str, value: Value) -> Value {
+pub(crate) fn with(path: &str, value: Value) -> Value {
     put(minimal(), path, value)
 }
 
@@ -179,6 +179,8 @@ fn every_field_is_accepted_within_its_rule() {
         ("origins", with("/allowedOrigins", json!(["http://localhost:3000"]))),
         ("concurrency", with("/concurrency", json!({"total": 100_000, "perSubject": 100_000}))),
         ("concurrency", with("/concurrency", json!({"total": 1, "perSubject": 1}))),
+        ("log", with("/log", json!({"arguments": true}))),
+        ("log", with("/log", json!({"arguments": false}))),
         ("concurrency", with("/concurrency", json!({"subjects": {}}))),
         ("concurrency", with("/concurrency", json!({"subjects": {"ann": 1, "\u{1f600} nobody": 100_000}}))),
         ("concurrency", with("/concurrency", json!({"queue": {"total": 1, "perSubject": 100_000}}))),

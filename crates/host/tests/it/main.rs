@@ -20,7 +20,7 @@ mod executions;
 mod headers;
 mod hostile;
 mod limits;
-#[cfg(feature = "metrics")]
+#[cfg(all(unix, feature = "metrics"))]
 mod metrics;
 mod noise;
 mod operations;

@@ -2,20 +2,22 @@
 
 use std::time::Duration;
 
-use countersign_host::{Concurrency, MetricsAccess, Options, Queue, Service};
+use countersign_host::{Concurrency, HostConfig, MetricsAccess, Options, Queue, Service};
 use countersign_testkit::Answer as SinkAnswer;
 use secrecy::SecretString;
+use serde_json::json;
 use tokio::time::sleep;
 
+use crate::config::{directory, with};
 use crate::support::{ANN, Ask, BOB, CARL, Fixture, decision, options, plain, run_ask};
 
 const READER: &str = "prometheus-prometheus-prometheus-0007";
 
 fn host(metrics: Option<MetricsAccess>) -> Fixture {
-    with(Options { metrics, ..options() })
+    with_options(Options { metrics, ..options() })
 }
 
-fn with(options: Options) -> Fixture {
+fn with_options(options: Options) -> Fixture {
     let mut fixture = Fixture::new();
     fixture.service = Service::new(fixture.driver.clone(), &options).unwrap();
     fixture
@@ -116,6 +118,38 @@ fn a_token_that_cannot_be_used_is_found_at_start() {
     assert!(!format!("{:?}", own_token()).contains(READER));
 }
 
+// The configuration's switch (decision 0017): design 7's `true`, or a token of its own.
+#[tokio::test]
+async fn the_configuration_switches_it_on() {
+    let directory = directory();
+    let read = |value| HostConfig::parse(&with("/metrics", value).to_string(), directory.path());
+    let config = read(json!(true)).unwrap();
+    assert!(matches!(config.options().metrics, Some(MetricsAccess::AnyToken)));
+    let config = read(json!({"tokenRef": {"file": "bob"}})).unwrap();
+    // `bob` is a file with Bob's token, which this configuration does not name.
+    let fixture = with_options(Options { port: 0, ..config.options() });
+    assert_eq!(fixture.ask(&metrics(BOB)).await.head.status, 200);
+    assert_eq!(fixture.ask(&metrics(ANN)).await.head.status, 404);
+    assert!(!format!("{config:?}").contains(BOB));
+    for (value, error) in [
+        (json!(false), "INVALID_CONFIG: metrics: expected true; leave `metrics` out to switch it off"),
+        (json!("yes"), "INVALID_CONFIG: metrics: expected an object"),
+        (json!({}), "INVALID_CONFIG: metrics.tokenRef: required"),
+        (
+            json!({"tokenRef": {"file": "ann"}}),
+            "INVALID_CONFIG: metrics.tokenRef: a token of the host has the same value",
+        ),
+        (
+            json!({"tokenRef": {"file": "key"}}),
+            "AUTH_REQUIRED: metrics.tokenRef: a token has 32 to 4096 characters; this one has 6",
+        ),
+        (json!({"tokenRef": {"file": "bob"}, "path": "/m"}), "INVALID_CONFIG: metrics.path: unknown member"),
+    ] {
+        let refused = read(value.clone()).unwrap_err().to_string();
+        assert!(refused.starts_with(error), "{value}: {refused}");
+    }
+}
+
 // Runs by state, reviews, streams, refusals by code and failures of the sink, as they come and go.
 #[tokio::test(start_paused = true)]
 async fn it_follows_what_happens() {
@@ -125,7 +159,7 @@ async fn it_follows_what_happens() {
         queue: Some(Queue { total: 2, per_subject: 2 }),
         ..Concurrency::default()
     };
-    let fixture = with(Options { metrics: own_token(), concurrency, ..options() });
+    let fixture = with_options(Options { metrics: own_token(), concurrency, ..options() });
     assert!(told(&fixture, READER).await.is_empty());
 
     let (mut running, approval) = fixture.waiting(ANN).await;

@@ -206,6 +206,10 @@ fn every_broken_rule_is_named_with_its_field() {
         ("allowedOrigins[0]", with("/allowedOrigins", json!(["*"])), "expected an origin"),
         ("allowedOrigins[0]", with("/allowedOrigins", json!(["null"])), "expected an origin"),
         ("concurrency.total", with("/concurrency", json!({"total": 0})), "from 1 to 100000"),
+        ("log", with("/log", json!(true)), "expected an object"),
+        ("log.arguments", with("/log", json!({})), "required"),
+        ("log.arguments", with("/log", json!({"arguments": "yes"})), "expected true or false"),
+        ("log.level", with("/log", json!({"arguments": true, "level": "info"})), "unknown member"),
         ("concurrency.perSubject", with("/concurrency", json!({"perSubject": 100_001})), "from 1 to 100000"),
         (
             "concurrency.subjects.ann",
