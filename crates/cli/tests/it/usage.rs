@@ -96,7 +96,9 @@ fn a_good_configuration_is_good_and_starts_nothing() {
 fn a_wrong_configuration_names_code_and_field() {
     let cases: &[(fn(&mut Value), &str)] = &[
         (|c| c["tokens"][0]["approveTool"] = json!([]), "INVALID_CONFIG: tokens[0].approveTool: "),
-        (|c| c["metrics"] = json!(true), "INVALID_CONFIG: metrics: "),
+        (|c| c["metrics"] = json!(false), "INVALID_CONFIG: metrics: expected true"),
+        (|c| c["metrics"] = json!({"tokenRef": {"file": "token"}}), "INVALID_CONFIG: metrics.tokenRef: "),
+        (|c| c["log"] = json!({}), "INVALID_CONFIG: log.arguments: required"),
         (|c| c["listen"]["host"] = json!("0.0.0.0"), "TLS_REQUIRED: listen.host: "),
         (|c| c["tools"] = json!({}), "INVALID_CONFIG: tools: expected an array"),
         (|c| c["tools"][0] = json!(3), "INVALID_CONFIG: tools[0]: expected an object"),
