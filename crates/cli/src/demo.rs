@@ -71,7 +71,7 @@ pub(crate) fn demo(args: &Args) -> Result<Status, Error> {
         audit: folder.path().join("audit.jsonl"),
         folder,
     };
-    crate::runtime()?.block_on(stage.play(reviewer))
+    crate::block_on(stage.play(reviewer))
 }
 
 /// The folder of one demo. It is removed at the end, whatever that is but a KILL.

@@ -84,6 +84,18 @@ fn complain(error: &Error) -> Status {
     error.status()
 }
 
+/// How long the end waits for threads that are still busy, with a name to look up or a value to check. What must be
+/// durable was waited for before.
+const LAST_THREADS: Duration = Duration::from_secs(2);
+
+/// Runs a command that talks. It ends even if a thread does not, which cannot be stopped.
+fn block_on<T>(command: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let runtime = runtime()?;
+    let ended = runtime.block_on(command);
+    runtime.shutdown_timeout(LAST_THREADS);
+    ended
+}
+
 /// The runtime of the commands that talk.
 fn runtime() -> Result<tokio::runtime::Runtime, Error> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::io("cannot start"))

@@ -102,7 +102,7 @@ pub(crate) fn run(args: &Args) -> Result<Status, Error> {
         },
     };
     crate::log_if_asked();
-    crate::runtime()?.block_on(async {
+    crate::block_on(async {
         let mut view = View::new(format);
         let mut interrupts = Interrupts::new()?;
         let ended = tokio::select! {

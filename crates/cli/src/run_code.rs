@@ -77,7 +77,7 @@ pub(crate) fn run_code(args: &Args) -> Result<Status, Error> {
     let functions = Functions::read(&args.functions)?;
     let code = source(&args.file)?;
     crate::log_if_asked();
-    crate::runtime()?.block_on(Job { code, functions, mode: args.approval, format, args }.run())
+    crate::block_on(Job { code, functions, mode: args.approval, format, args }.run())
 }
 
 struct Job<'a> {

@@ -71,7 +71,7 @@ pub(crate) fn serve(args: &Args) -> Result<Status, Error> {
         };
     }
     crate::log();
-    crate::runtime()?.block_on(configured.serve())
+    crate::block_on(configured.serve())
 }
 
 /// What a configuration file says, before anything is opened or bound.

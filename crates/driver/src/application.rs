@@ -9,7 +9,7 @@ use countersign_protocol::request::{ApplicationTool, MAX_DEFINITION_BYTES, RunRe
 
 use crate::driver::{ArgumentSchema, Executor, RegisteredTool};
 use crate::provider::ToolDefinition;
-use crate::schema::RequestSchema;
+use crate::schema::{Budget, RequestSchema};
 use crate::tools::Review;
 
 /// Application tools are on if a driver has these (contract 6.1, `applicationTools`).
@@ -36,6 +36,7 @@ pub(crate) fn check(
     settings: Option<ApplicationToolSettings>,
     registered: &BTreeMap<ToolName, RegisteredTool>,
     request: &RunRequest,
+    budget: &mut Budget,
 ) -> Result<ApplicationTools, ErrorInfo> {
     let definitions = &request.application_tools;
     if definitions.is_empty() {
@@ -72,7 +73,7 @@ pub(crate) fn check(
         }
     }
     let compiled = definitions.iter().enumerate().map(|(at, definition)| {
-        compile(at, definition, settings).map(|tool| (definition.name.clone(), tool))
+        compile(at, definition, settings, budget).map(|tool| (definition.name.clone(), tool))
     });
     compiled.collect()
 }
@@ -91,9 +92,11 @@ fn compile(
     at: usize,
     definition: &ApplicationTool,
     settings: ApplicationToolSettings,
+    budget: &mut Budget,
 ) -> Result<RegisteredTool, ErrorInfo> {
-    let compile =
-        |member: &str, schema| RequestSchema::compile(&format!("applicationTools[{at}].{member}"), schema);
+    let mut compile = |member: &str, schema| {
+        RequestSchema::compile(&format!("applicationTools[{at}].{member}"), schema, budget)
+    };
     let schema = ArgumentSchema::Request(compile("inputSchema", &definition.input_schema)?);
     let output_schema =
         definition.output_schema.as_ref().map(|schema| compile("outputSchema", schema)).transpose()?;

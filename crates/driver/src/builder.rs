@@ -19,7 +19,7 @@ use crate::figures::Meter;
 use crate::operation::OperationSettings;
 use crate::provider::{Provider, ToolDefinition};
 use crate::reviews::Reviews;
-use crate::schema::InputSchema;
+use crate::schema::{InputSchema, Room};
 use crate::system::{RandomIds, SystemClock};
 use crate::tools::Tool;
 use crate::trace::LogArguments;
@@ -266,6 +266,7 @@ impl Builder {
             reviews,
             meter,
             log_arguments: self.log_arguments,
+            room: Room::default(),
             clock,
             ids,
         }))

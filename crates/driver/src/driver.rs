@@ -30,7 +30,7 @@ use crate::operation::{Claim, OperationKey, OperationSettings, Origin, fingerpri
 use crate::provider::{Discovery, Provider, ToolDefinition};
 use crate::reviews::Reviews;
 use crate::run::{self, Run};
-use crate::schema::{InputSchema, RequestSchema};
+use crate::schema::{Budget, InputSchema, RequestSchema, Room};
 use crate::scope::Scope;
 use crate::stream::{self, EventStream};
 use crate::tools::{Review, Tool};
@@ -55,6 +55,7 @@ pub(crate) struct Parts {
     pub(crate) reviews: Arc<Reviews>,
     pub(crate) meter: Arc<Meter>,
     pub(crate) log_arguments: LogArguments,
+    pub(crate) room: Room,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
 }
@@ -92,12 +93,7 @@ impl ArgumentSchema {
     pub(crate) async fn check(&self, arguments: &Exact) -> Result<(), String> {
         match self {
             Self::Host(schema) => schema.check(arguments),
-            Self::Request(schema) => {
-                let (schema, arguments) = (schema.clone(), arguments.clone());
-                // Nobody else waits while a stranger's schema takes its time.
-                let checked = tokio::task::spawn_blocking(move || schema.check(&arguments)).await;
-                checked.unwrap_or_else(|_| Err("they cannot be checked now".into()))
-            }
+            Self::Request(schema) => schema.check(arguments).await,
         }
     }
 }
@@ -133,6 +129,20 @@ impl Driver {
         Ok(Prepared { driver: self.clone(), provider, request, application, output, fingerprint })
     }
 
+    /// As [`Driver::prepare`], away from threads that others wait for if the request brings schemas: compiling them may take
+    /// a tenth of a second.
+    ///
+    /// # Errors
+    /// As [`Driver::prepare`].
+    pub async fn prepare_aside(&self, request: RunRequest) -> Result<Prepared, ErrorInfo> {
+        if request.output_schema.is_none() && request.application_tools.is_empty() {
+            return self.prepare(request);
+        }
+        let driver = self.clone();
+        let prepared = self.0.room.aside(move || driver.prepare(request)).await;
+        prepared.unwrap_or_else(|| Err(ErrorInfo::new(Code::INTERNAL_ERROR)))
+    }
+
     /// Starts a run and returns its events. The run is cancelled when the stream is dropped.
     ///
     /// A request with an idempotency key may be told an earlier run instead, or be refused by the operation store
@@ -151,7 +161,7 @@ impl Driver {
     /// # Errors
     /// As [`Driver::stream`], `TOOL_STREAM_REQUIRED`, `APPROVAL_STREAM_REQUIRED`, and the error of a run that failed or was cancelled.
     pub async fn run(&self, request: RunRequest, principal: Principal) -> Result<RunResult, ErrorInfo> {
-        let prepared = self.prepare(strict(&request)?)?;
+        let prepared = self.prepare_aside(strict(&request)?).await?;
         prepared.authorize(&principal.grants)?;
         prepared.run(&principal, &Scope::default()).await
     }
@@ -428,7 +438,8 @@ fn check(parts: &Parts, request: &RunRequest) -> Result<Checked, ErrorInfo> {
     if request.tools.iter().collect::<BTreeSet<_>>().len() < request.tools.len() {
         return Err(ErrorInfo::new(Code::INVALID_REQUEST).with_message("tools: a name is repeated"));
     }
-    let application = application::check(parts.application_tools, &parts.tools, request)?;
+    let mut budget = Budget::new(&parts.room);
+    let application = application::check(parts.application_tools, &parts.tools, request, &mut budget)?;
     let known = |tool: &ToolName| parts.tools.contains_key(tool) || application.contains_key(tool);
     if let Some(unknown) = request.tools.iter().find(|tool| !known(tool)) {
         return Err(ErrorInfo::new(Code::UNKNOWN_TOOL)
@@ -440,7 +451,7 @@ fn check(parts: &Parts, request: &RunRequest) -> Result<Checked, ErrorInfo> {
     let output = request
         .output_schema
         .as_ref()
-        .map(|schema| RequestSchema::compile("outputSchema", schema))
+        .map(|schema| RequestSchema::compile("outputSchema", schema, &mut budget))
         .transpose()?;
     Ok(Checked { provider: Arc::clone(provider), application, output })
 }

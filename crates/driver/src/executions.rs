@@ -46,8 +46,8 @@ impl Waiter for Waiting {
 
 impl Waiting {
     /// Judges a report, tells the run, and says what the reporter is told.
-    fn settle(self, result: &ExecutionResult) -> Result<ExecutionReceipt, ErrorInfo> {
-        let (ended, answer) = match judged(&result.end, self.output_schema.as_ref()) {
+    async fn settle(self, result: &ExecutionResult) -> Result<ExecutionReceipt, ErrorInfo> {
+        let (ended, answer) = match judged(&result.end, self.output_schema.as_ref()).await {
             Ok(ended) => (ended, Ok(result.identity.receipt(ReportStatus::Accepted))),
             // The application did something, and nobody knows what (contract 5.4).
             Err(error) => (Ended::Unusable(error.code.clone()), Err(error.uncertain())),
@@ -175,11 +175,10 @@ impl Executions {
         let claimed = self.registry().claim(caller, &result.identity);
         let waiting = claimed.map_err(|refusal| ErrorInfo::new(refusal.code()))?;
         if waiting.output_schema.is_none() {
-            return waiting.settle(result);
+            return waiting.settle(result).await;
         }
         let result = result.clone();
-        // Nobody else waits while a stranger's schema takes its time.
-        let settled = tokio::task::spawn_blocking(move || waiting.settle(&result)).await;
+        let settled = tokio::spawn(async move { waiting.settle(&result).await }).await;
         settled.unwrap_or_else(|_| Err(ErrorInfo::new(Code::INTERNAL_ERROR).uncertain()))
     }
 
@@ -190,7 +189,7 @@ impl Executions {
 }
 
 /// Contract 7.6: size first, then shape. An output that is not exact JSON was refused when the report was read.
-fn judged(end: &ExecutionEnd, schema: Option<&RequestSchema>) -> Result<Ended, ErrorInfo> {
+async fn judged(end: &ExecutionEnd, schema: Option<&RequestSchema>) -> Result<Ended, ErrorInfo> {
     let output = match end {
         ExecutionEnd::Output(output) => output,
         ExecutionEnd::Failed => return Ok(Ended::Failed),
@@ -201,7 +200,9 @@ fn judged(end: &ExecutionEnd, schema: Option<&RequestSchema>) -> Result<Ended, E
             "the output has {bytes} bytes; at most {MAX_REPORTED_BYTES} are taken from an application"
         )));
     }
-    if let Some(Err(message)) = schema.map(|schema| schema.check(output)) {
+    if let Some(schema) = schema
+        && let Err(message) = schema.check(output).await
+    {
         return Err(ErrorInfo::new(Code::INVALID_TOOL_OUTPUT).with_message(message));
     }
     Ok(Ended::Output(output.clone()))

@@ -2,6 +2,7 @@
 //! a request wants checked by a schema of its own. It never fills defaults or coerces.
 
 mod bounds;
+mod cost;
 mod misfit;
 mod request;
 
@@ -9,9 +10,10 @@ use countersign_approval_core::json::{Document, Exact, Kind, Node};
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::{Map, Number, Value};
 
-use bounds::Shape;
+use bounds::{Found, Shape};
+use cost::{MAX_PLACE_WORK, MAX_WORK, Size};
 pub use misfit::Misfit;
-pub(crate) use request::RequestSchema;
+pub(crate) use request::{Budget, RequestSchema, Room};
 
 /// A compiled input schema. Draft-07, no references outside the schema, patterns of linear time only.
 ///
@@ -83,14 +85,15 @@ impl InputSchema {
         }
         let validator = build(value, Draft::Draft7, PATTERN_BYTES)?;
         // Whoever has the host's tools may have more than a request; what is not bounded counts as recursive.
-        let shape = bounds::check(value, None).unwrap_or(Shape::Recursive);
-        Ok(Self(Judge { validator, shape }))
+        let search = |pattern: &str| search_cost(pattern, PATTERN_BYTES);
+        let found = bounds::check(value, None, bounds::MAX_PATTERNS, search).ok();
+        Ok(Self(Judge { validator, found }))
     }
 
     /// Checks arguments. The message names the path and what was expected, and repeats no value.
     pub(crate) fn check(&self, arguments: &Exact) -> Result<(), String> {
         let value = value_of(arguments.text()).ok_or("the arguments are not readable")?;
-        self.0.check(&value).map_err(|(path, what)| {
+        self.0.check(&value, self.0.work(&value)).map_err(|(path, what)| {
             let path = if path.is_empty() { "the arguments" } else { &path };
             shorten(&format!("{path}: {what}"))
         })
@@ -103,14 +106,14 @@ impl InputSchema {
     /// [`Misfit`].
     pub fn explain(&self, text: &str) -> Result<(), Misfit> {
         let value = value_of(text).ok_or_else(Misfit::unreadable)?;
-        let Judge { validator, shape } = &self.0;
-        match shape {
-            _ if validator.is_valid(&value) => Ok(()),
-            Shape::Recursive => Err(Misfit::somewhere(&value)),
-            Shape::Finite => {
-                let first = validator.iter_errors(&value).take(MISFITS).min_by_key(Misfit::rank);
-                first.map_or(Ok(()), |error| Err(Misfit::of(&error)))
-            }
+        let validator = &self.0.validator;
+        if validator.is_valid(&value) {
+            Ok(())
+        } else if self.0.tells_places(self.0.work(&value)) {
+            let first = validator.iter_errors(&value).take(MISFITS).min_by_key(Misfit::rank);
+            first.map_or(Ok(()), |error| Err(Misfit::of(&error)))
+        } else {
+            Err(Misfit::somewhere(&value))
         }
     }
 }
@@ -119,26 +122,43 @@ impl InputSchema {
 #[derive(Debug)]
 struct Judge {
     validator: Validator,
-    shape: Shape,
+    /// None for a schema beyond the bounds of a request's.
+    found: Option<Found>,
 }
 
 impl Judge {
+    /// The most that a check of this value takes.
+    fn work(&self, value: &Value) -> u64 {
+        self.found.map_or(u64::MAX, |found| found.cost.work(Size::of(value)))
+    }
+
+    /// Whether a misfit's place may be looked for.
+    fn tells_places(&self, work: u64) -> bool {
+        work <= MAX_PLACE_WORK && self.found.is_some_and(|found| found.shape == Shape::Finite)
+    }
+
     /// Gives the place that does not fit, and why, without the value.
-    fn check(&self, value: &Value) -> Result<(), (String, String)> {
+    fn check(&self, value: &Value, work: u64) -> Result<(), (String, String)> {
         // Of the validator's ways to check, only this one remembers what it saw of a schema that refers to itself. The
         // others go every way again, and there can be twice as many at each level of the value.
         if self.validator.is_valid(value) {
             return Ok(());
         }
-        let error = match self.shape {
-            Shape::Finite => self.validator.validate(value).err(),
-            Shape::Recursive => None,
-        };
+        let error = if self.tells_places(work) { self.validator.validate(value).err() } else { None };
         Err(error.map_or_else(
             || (String::new(), "does not fit the schema".into()),
             |error| (error.instance_path().to_string(), error.masked().to_string()),
         ))
     }
+}
+
+/// What searching for a pattern costs for each byte of text: by the least room, of a few, that it compiles in, as the
+/// search may go through all of its states for each byte, at some 64 bytes a step.
+fn search_cost(pattern: &str, most: usize) -> u64 {
+    let schema = Value::Object(Map::from_iter([("pattern".to_owned(), pattern.into())]));
+    let small = [1 << 10, 1 << 12, 1 << 14];
+    let fits = small.into_iter().find(|bytes| build(&schema, Draft::Draft7, *bytes).is_ok());
+    fits.unwrap_or(most) as u64 / 64
 }
 
 /// Compiles a schema: nothing is fetched, patterns take linear time, and annotations (`format`, `content…`) assert nothing.

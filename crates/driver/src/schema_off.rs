@@ -31,12 +31,35 @@ pub(crate) enum RequestSchema {}
 
 impl RequestSchema {
     /// Refuses the member by its name.
-    pub(crate) fn compile(field: &str, _schema: &Exact) -> Result<Self, ErrorInfo> {
+    pub(crate) fn compile(field: &str, _schema: &Exact, _budget: &mut Budget) -> Result<Self, ErrorInfo> {
         let message = format!("{field} is not served by this host; leave it out");
         Err(ErrorInfo::new(Code::INVALID_REQUEST).with_message(message))
     }
 
-    pub(crate) fn check(&self, _value: &Exact) -> Result<(), String> {
+    #[allow(clippy::unused_async, reason = "as with the feature")]
+    pub(crate) async fn check(&self, _value: &Exact) -> Result<(), String> {
         match *self {}
+    }
+}
+
+/// Where a driver would work on the schemas of requests.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Room;
+
+impl Room {
+    /// Does `work`, which is little.
+    #[allow(clippy::unused_async, reason = "as with the feature")]
+    pub(crate) async fn aside<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        Some(work())
+    }
+}
+
+/// What the schemas of one request may take: there are none.
+#[derive(Debug)]
+pub(crate) struct Budget;
+
+impl Budget {
+    pub(crate) fn new(_room: &Room) -> Self {
+        Self
     }
 }

@@ -5,19 +5,35 @@
 //! here, before it is compiled. Where a reference could mean several places, all of them count.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use serde_json::{Map, Value};
+
+use super::cost::Cost;
 
 /// Schemas that one value may meet, with every reference followed until it comes back to itself.
 const MAX_EXPANDED: u32 = 10_000;
 /// Schemas one inside another, with references followed. The validator recurses as deep for each level of a value.
 const MAX_NESTED: usize = 64;
-/// Regular expressions, each of which takes time to compile.
-const MAX_PATTERNS: usize = 64;
+/// Regular expressions of a request, each of which takes time to compile.
+pub(super) const MAX_PATTERNS: usize = 64;
 /// `$id` members: places that a relative reference could start from.
 const MAX_IDS: usize = 32;
+/// Places with one anchor: one for each `$id`, and the whole schema.
+const MAX_ANCHORED: usize = MAX_IDS + 1;
+/// The validator remembers what a reference that comes back found about a value if so many more were followed for it.
+const FORGOTTEN_VISITS: u64 = 16;
 
 /// What was found out about a schema that may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) shape: Shape,
+    /// What it costs to check a value, with every reference followed.
+    pub(super) cost: Cost,
+    /// How many different regular expressions it has.
+    pub(super) patterns: usize,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     /// Every way through it ends.
@@ -26,20 +42,41 @@ pub(super) enum Shape {
     Recursive,
 }
 
-/// Checks a schema, whose dialect has the URI `dialect` if it names one.
-pub(super) fn check(schema: &Value, dialect: Option<&str>) -> Result<Shape, String> {
-    let mut index = Index { dialect, ids: Vec::new(), anchors: HashMap::new(), patterns: HashSet::new() };
+/// Checks a schema, whose dialect has the URI `dialect` if it names one, and which may have so many `patterns`. What a
+/// pattern costs for each byte of text is asked of `search`.
+pub(super) fn check(
+    schema: &Value,
+    dialect: Option<&str>,
+    patterns: usize,
+    search: impl Fn(&str) -> u64,
+) -> Result<Found, String> {
+    let mut index =
+        Index { dialect, most: patterns, ids: Vec::new(), anchors: HashMap::new(), patterns: HashSet::new() };
     index.visit(schema)?;
+    let patterns = index.patterns.len();
+    let search = index.patterns.iter().map(|pattern| (*pattern, search(pattern))).collect();
     let mut walk = Walk {
         root: schema,
         index,
+        search,
         counted: HashMap::new(),
         open: Vec::new(),
         moving: HashMap::new(),
+        meant: HashMap::new(),
         shape: Shape::Finite,
     };
-    walk.count(schema)?;
-    Ok(walk.shape)
+    let all = walk.count(schema)?;
+    let cost = match walk.shape {
+        Shape::Finite => all.cost,
+        // For each array or object and each reference that comes back to itself, the validator goes its way once, and
+        // from there each of these references some times more before it remembers. Parts of a value that are apart on
+        // one way need not be on another one, which starts further up or down.
+        Shape::Recursive => {
+            let again = all.returns.saturating_mul(FORGOTTEN_VISITS).saturating_add(1);
+            all.cost.times(again.saturating_mul(all.nested as u64))
+        }
+    };
+    Ok(Found { shape: walk.shape, cost, patterns })
 }
 
 /// What the value of a keyword is.
@@ -85,6 +122,8 @@ fn holds(keyword: &str) -> Holds {
 /// What the whole schema says about itself, wherever it stands.
 struct Index<'v> {
     dialect: Option<&'v str>,
+    /// How many patterns it may have.
+    most: usize,
     /// With the last segment of their `$id`.
     ids: Vec<(&'v str, &'v Value)>,
     anchors: HashMap<&'v str, Vec<&'v Value>>,
@@ -114,12 +153,12 @@ impl<'v> Index<'v> {
                 return Err(format!("more than {MAX_IDS} `$id` members"));
             }
             if let Some((_, name)) = id.split_once('#') {
-                self.anchors.entry(name).or_default().push(value);
+                self.anchor(name, value)?;
             }
         }
         for name in ["$anchor", "$dynamicAnchor"] {
             if let Some(Value::String(name)) = members.get(name) {
-                self.anchors.entry(name).or_default().push(value);
+                self.anchor(name, value)?;
             }
         }
         if let Some(Value::String(pattern)) = members.get("pattern") {
@@ -128,8 +167,8 @@ impl<'v> Index<'v> {
         if let Some(Value::Object(by_pattern)) = members.get("patternProperties") {
             self.patterns.extend(by_pattern.keys().map(String::as_str));
         }
-        if self.patterns.len() > MAX_PATTERNS {
-            return Err(format!("more than {MAX_PATTERNS} regular expressions"));
+        if self.patterns.len() > self.most {
+            return Err(format!("more than {MAX_PATTERNS} regular expressions in the schemas of a request"));
         }
         for (keyword, value) in members {
             match (holds(keyword), value) {
@@ -142,18 +181,31 @@ impl<'v> Index<'v> {
         }
         Ok(())
     }
+
+    fn anchor(&mut self, name: &'v str, schema: &'v Value) -> Result<(), String> {
+        let places = self.anchors.entry(name).or_default();
+        places.push(schema);
+        if places.len() > MAX_ANCHORED {
+            return Err(format!("more than {MAX_ANCHORED} places with the same anchor"));
+        }
+        Ok(())
+    }
 }
 
 /// A way down through the schemas that a value meets.
 struct Walk<'v> {
     root: &'v Value,
     index: Index<'v>,
+    /// What each pattern costs for a byte of text.
+    search: HashMap<&'v str, u64>,
     /// What was counted, by the schema's place in memory.
     counted: HashMap<*const Value, Counted>,
     /// The schemas above.
     open: Vec<&'v Value>,
     /// Schemas of which it is known whether they come back to themselves for the same value.
     moving: HashMap<*const Value, Moving>,
+    /// What each reference could mean.
+    meant: HashMap<&'v str, Places<'v>>,
     shape: Shape,
 }
 
@@ -162,6 +214,28 @@ struct Walk<'v> {
 struct Counted {
     schemas: u32,
     nested: usize,
+    /// References that come back to an open schema.
+    returns: u64,
+    cost: Cost,
+    /// What it costs to find out which parts of a value were looked at, for an `unevaluated…` above.
+    marking: Cost,
+}
+
+impl Counted {
+    fn one(cost: Cost, returns: u64) -> Self {
+        Self { schemas: 1, nested: 1, returns, cost, marking: cost }
+    }
+
+    /// Of a reference that could lead to either.
+    fn or(self, other: Self) -> Self {
+        Self {
+            schemas: self.schemas.max(other.schemas),
+            nested: self.nested.max(other.nested),
+            returns: self.returns.max(other.returns),
+            cost: self.cost.or(other.cost),
+            marking: self.marking.or(other.marking),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,17 +248,23 @@ enum Moving {
 enum Step {
     SameValue,
     Part,
+    /// A part that none beside it meets.
+    PartByName,
 }
 
+type Places<'v> = Rc<[&'v Value]>;
+
 /// Schemas that one keyword leads to: one of several for a reference that could mean any of them.
-type Edge<'v> = (Step, Vec<&'v Value>);
+type Edge<'v> = (Step, Places<'v>);
 
 impl<'v> Walk<'v> {
     fn count(&mut self, schema: &'v Value) -> Result<Counted, String> {
-        let Value::Object(members) = schema else { return Ok(Counted { schemas: 1, nested: 1 }) };
+        let Value::Object(members) = schema else {
+            return Ok(Counted::one(Cost { checks: 1, ..Cost::default() }, 0));
+        };
         if self.open.iter().any(|above| std::ptr::eq(*above, schema)) {
             self.shape = Shape::Recursive;
-            return Ok(Counted { schemas: 1, nested: 1 });
+            return Ok(Counted::one(Cost { checks: 1, ..Cost::default() }, 1));
         }
         let known = self.counted.get(&std::ptr::from_ref(schema)).copied();
         if self.open.len() + known.map_or(1, |known| known.nested) > MAX_NESTED {
@@ -195,21 +275,40 @@ impl<'v> Walk<'v> {
         }
         self.must_move(schema, 0)?;
         self.open.push(schema);
-        let mut all = Counted { schemas: 1, nested: 1 };
-        for (_, targets) in self.edges(members)? {
-            let mut most = 0;
-            for target in targets {
+        let own = Cost::of(members, |pattern| self.search.get(pattern).copied().unwrap_or(u64::MAX));
+        let mut all = Counted::one(own, 0);
+        let (mut apart, mut marking) = (Cost::default(), Cost::default());
+        for (step, targets) in self.edges(members)? {
+            let mut most: Option<Counted> = None;
+            for target in targets.iter() {
                 let below = self.count(target)?;
-                most = most.max(below.schemas);
-                all.nested = all.nested.max(below.nested + 1);
+                most = Some(most.map_or(below, |most| most.or(below)));
             }
-            all.schemas = all.schemas.saturating_add(most);
+            let Some(below) = most else { continue };
+            all.nested = all.nested.max(below.nested + 1);
+            all.schemas = all.schemas.saturating_add(below.schemas);
+            all.returns = all.returns.saturating_add(below.returns);
+            match step {
+                Step::SameValue => {
+                    all.cost = all.cost.and(below.cost);
+                    marking = marking.and(below.marking);
+                }
+                Step::Part => all.cost = all.cost.and(below.cost),
+                Step::PartByName => apart = apart.or(below.cost),
+            }
         }
         self.open.pop();
         if all.schemas > MAX_EXPANDED {
             return Err(format!(
                 "references that lead to more than {MAX_EXPANDED} schemas when they are followed"
             ));
+        }
+        all.cost = all.cost.and(apart);
+        // Marking asks the schemas for the same value again, and theirs once more at each level.
+        all.marking = all.cost.and(marking);
+        if members.contains_key("unevaluatedProperties") || members.contains_key("unevaluatedItems") {
+            all.cost = all.cost.and(all.marking);
+            all.marking = all.cost.and(marking);
         }
         self.counted.insert(std::ptr::from_ref(schema), all);
         Ok(all)
@@ -229,40 +328,53 @@ impl<'v> Walk<'v> {
         self.moving.insert(std::ptr::from_ref(schema), Moving::Asked);
         for (step, targets) in self.edges(members)? {
             if step == Step::SameValue {
-                targets.into_iter().try_for_each(|target| self.must_move(target, depth + 1))?;
+                targets.iter().try_for_each(|target| self.must_move(target, depth + 1))?;
             }
         }
         self.moving.insert(std::ptr::from_ref(schema), Moving::Yes);
         Ok(())
     }
 
-    fn edges(&self, members: &'v Map<String, Value>) -> Result<Vec<Edge<'v>>, String> {
+    fn edges(&mut self, members: &'v Map<String, Value>) -> Result<Vec<Edge<'v>>, String> {
         let mut edges = Vec::new();
+        let mut lead = |step, schemas: &mut dyn Iterator<Item = &'v Value>| {
+            edges.extend(schemas.map(|schema| (step, Rc::from([schema]))));
+        };
+        let mut references = Vec::new();
         for (keyword, value) in members {
             match (holds(keyword), value) {
-                (Holds::Here, _) => edges.extend(each(value).map(|schema| (Step::SameValue, vec![schema]))),
-                (Holds::Below, _) => edges.extend(each(value).map(|schema| (Step::Part, vec![schema]))),
-                (Holds::HereByName, Value::Object(named)) => {
-                    edges.extend(named.values().map(|schema| (Step::SameValue, vec![schema])));
-                }
+                (Holds::Here, _) => lead(Step::SameValue, &mut each(value)),
+                (Holds::Below, _) => lead(Step::Part, &mut each(value)),
+                (Holds::HereByName, Value::Object(named)) => lead(Step::SameValue, &mut named.values()),
                 (Holds::BelowByName, Value::Object(named)) => {
-                    edges.extend(named.values().map(|schema| (Step::Part, vec![schema])));
+                    let apart = keyword == "properties";
+                    lead(if apart { Step::PartByName } else { Step::Part }, &mut named.values());
                 }
-                (Holds::Reference, Value::String(reference)) => {
-                    let targets = self.targets(reference);
-                    if targets.is_empty() {
-                        return Err(format!("{keyword}: it leads to nothing inside the schema"));
-                    }
-                    edges.push((Step::SameValue, targets));
-                }
+                (Holds::Reference, Value::String(reference)) => references.push((keyword, reference)),
                 _ => {}
             }
+        }
+        for (keyword, reference) in references {
+            let targets = self.targets(reference);
+            if targets.is_empty() {
+                return Err(format!("{keyword}: it leads to nothing inside the schema"));
+            }
+            edges.push((Step::SameValue, targets));
         }
         Ok(edges)
     }
 
-    /// All places that a reference could mean.
-    fn targets(&self, reference: &str) -> Vec<&'v Value> {
+    /// All places that a reference could mean. Many references may be the same one.
+    fn targets(&mut self, reference: &'v str) -> Places<'v> {
+        if let Some(known) = self.meant.get(reference) {
+            return Rc::clone(known);
+        }
+        let places = Places::from(self.places(reference));
+        self.meant.insert(reference, Rc::clone(&places));
+        places
+    }
+
+    fn places(&self, reference: &str) -> Vec<&'v Value> {
         let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let named = self.index.ids.iter().filter(|(id, _)| base.is_empty() || *id == last_segment(base));
         let mut bases: Vec<&Value> = named.map(|(_, schema)| *schema).collect();

@@ -31,7 +31,7 @@ pub(crate) async fn run(
 ) -> Result<Answer, ErrorInfo> {
     let request = RunRequest::decode(text)
         .map_err(|invalid| ErrorInfo::new(Code::INVALID_REQUEST).with_message(invalid.to_string()))?;
-    let prepared = shared.driver.prepare(request)?;
+    let prepared = shared.driver.prepare_aside(request).await?;
     if shared.closing.is_cancelled() {
         return Err(ErrorInfo::new(Code::HOST_SHUTTING_DOWN));
     }

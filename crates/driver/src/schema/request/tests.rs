@@ -4,11 +4,15 @@ use std::fmt::Write as _;
 
 use countersign_approval_core::json::{Exact, Gate};
 
-use super::RequestSchema;
+use super::{Budget, RequestSchema, Room};
 
 fn compiled(schema: &str) -> Result<RequestSchema, String> {
+    within(&mut Budget::new(&Room::default()), schema)
+}
+
+fn within(budget: &mut Budget, schema: &str) -> Result<RequestSchema, String> {
     let schema = Exact::parse_with(schema, Gate::OUTPUT).unwrap();
-    RequestSchema::compile("outputSchema", &schema).map_err(|error| {
+    RequestSchema::compile("outputSchema", &schema, budget).map_err(|error| {
         assert_eq!(error.code.as_str(), "INVALID_SCHEMA");
         assert!(error.message.starts_with("outputSchema: "), "{}", error.message);
         error.message
@@ -18,7 +22,7 @@ fn compiled(schema: &str) -> Result<RequestSchema, String> {
 #[track_caller]
 fn fits(schema: &str, value: &str) -> bool {
     let schema = compiled(schema).unwrap();
-    schema.check(&Exact::parse(value).unwrap()).is_ok()
+    schema.check_here(&Exact::parse(value).unwrap()).is_ok()
 }
 
 #[test]
@@ -153,7 +157,7 @@ fn accepted() {
 #[test]
 fn misfits_tell_the_place_and_no_value() {
     let schema = compiled(r#"{"properties":{"a":{"items":{"type":"string"}}}}"#).unwrap();
-    let told = schema.check(&Exact::parse(r#"{"a":["x",12345]}"#).unwrap()).unwrap_err();
+    let told = schema.check_here(&Exact::parse(r#"{"a":["x",12345]}"#).unwrap()).unwrap_err();
     assert!(told.starts_with("at /a/1: ") && !told.contains("12345"), "{told}");
 }
 
@@ -241,4 +245,148 @@ fn deep_values_in_schemas_that_refer_to_themselves() {
         &long_way.replace(r#"{"properties""#, r#"{"type":"object","properties""#),
         &deep("a", "1")
     ));
+}
+
+#[test]
+fn all_schemas_of_a_request_share_its_bounds() {
+    // Law 9: 32 application tools bring 64 schemas, and whoever sends them need not be allowed to start a run.
+    let patterns = |n: usize, tag: &str| {
+        let each = |i: usize| format!(r#"{{"pattern":"[\\w-]{{38}}{tag}{i}"}}"#);
+        format!(r#"{{"allOf":[{}]}}"#, (0..n).map(each).collect::<Vec<_>>().join(","))
+    };
+    let mut budget = Budget::new(&Room::default());
+    assert!(within(&mut budget, &patterns(40, "i")).is_ok());
+    assert!(within(&mut budget, &patterns(25, "o")).unwrap_err().contains("64 regular expressions"));
+    assert!(within(&mut budget, &patterns(24, "o")).is_ok());
+    assert!(within(&mut budget, &patterns(1, "p")).unwrap_err().contains("64 regular expressions"));
+
+    let padded = |n: usize| format!(r#"{{"title":"{}"}}"#, "x".repeat(n - r#"{"title":""}"#.len()));
+    let mut budget = Budget::new(&Room::default());
+    for _ in 0..4 {
+        assert!(within(&mut budget, &padded(128_000)).is_ok());
+    }
+    assert!(within(&mut budget, "{}").unwrap_err().contains("512000 bytes together"));
+}
+
+#[test]
+fn anchors() {
+    // Law 9: each of many references could mean each place of many; 33 places can be told apart by `$id`s, more cannot.
+    let anchors = |n: usize, references: usize| {
+        let places: Vec<_> = (0..n).map(|i| format!(r#""x{i}":{{"$id":"i{i}","$anchor":"a"}}"#)).collect();
+        let references = vec![r##"{"$ref":"#a"}"##; references].join(",");
+        format!(
+            r##"{{"$schema":"https://json-schema.org/draft/2020-12/schema","$anchor":"a",
+                "$defs":{{{}}},"properties":{{"b":{{"allOf":[{references}]}}}}}}"##,
+            places.join(",")
+        )
+    };
+    assert!(
+        compiled(
+            &anchors(32, 1)
+                .replace(
+                    r#""$anchor":"a",
+                "$defs""#,
+                    r#""$defs""#
+                )
+                .replace("\"#a\"", "\"i1#a\"")
+        )
+        .is_ok()
+    );
+    let same = anchors(34, 2_900).replace("$id", "x-id");
+    assert!(compiled(&same).unwrap_err().contains("33 places"));
+    // One reference, written 3,000 times, is looked up once, and the schema that it means counts each time.
+    let often = anchors(1, 3_000).replace("$id", "x-id").replace(
+        r#""$anchor":"a",
+                "$defs""#,
+        r#""$defs""#,
+    );
+    assert!(compiled(&often).is_ok());
+}
+
+/// What a schema says about a value: none if it fits.
+fn told(schema: &str, value: &str) -> Option<String> {
+    compiled(schema).unwrap().check_here(&Exact::parse_with(value, Gate::OUTPUT).unwrap()).err()
+}
+
+fn list(item: &str, n: usize) -> String {
+    format!("[{}]", vec![item; n].join(","))
+}
+
+#[test]
+fn values_that_would_take_too_long_are_not_checked() {
+    // Law 9: no pair of a schema and a value keeps a thread for longer than a moment.
+    let slow_enum = format!(
+        r##"{{"definitions":{{"e":{{"enum":[{}1,"a"]}}}},"items":{{"allOf":{}}}}}"##,
+        "{},".repeat(10_000),
+        list(r##"{"$ref":"#/definitions/e"}"##, 100),
+    );
+    let constant =
+        format!(r#"{{"items":{{"allOf":{}}}}}"#, list(r#"{"not":{"const":[1,2,3,4,5,6,7]}}"#, 1_000));
+    let required = format!(
+        r##"{{"definitions":{{"r":{{"required":[{}"a"]}}}},"items":{{"allOf":{}}}}}"##,
+        (0..1_000).map(|i| format!(r#""n{i}","#)).collect::<String>(),
+        list(r##"{"not":{"$ref":"#/definitions/r"}}"##, 100),
+    );
+    let lengths = format!(r#"{{"allOf":{}}}"#, list(r#"{"maxLength":999999}"#, 3_000));
+    let pattern = r#"{"items":{"pattern":"([a-z]?){200}x[a-y]{200}$"}}"#.to_owned();
+    let unique = format!(r#"{{"allOf":{}}}"#, list(r#"{"uniqueItems":true}"#, 10));
+    // Each level asks the one below twice, one time to judge it and one time to see what it looked at.
+    let mut marks = r#"{"required":["z"]}"#.to_owned();
+    for _ in 0..25 {
+        marks = format!(r#"{{"anyOf":[{marks},{{"minProperties":1}}],"unevaluatedProperties":true}}"#);
+    }
+    let marks = format!(r#"{{"$schema":"https://json-schema.org/draft/2020-12/schema",{}"#, &marks[1..]);
+    // 1,000 ways from each value into the next one, each too short to be remembered.
+    let ways = format!(
+        r##"{{"enum":[{}{{"a":1}}],"properties":{{"a":{{"allOf":{}}},"b":{{"$ref":"#"}}}}}}"##,
+        "{},".repeat(2_000),
+        list(r##"{"$ref":"#"}"##, 1_000)
+    );
+    for (what, schema, few, many) in [
+        ("enum", &slow_enum, list("1", 1), list("1", 30_000)),
+        ("const", &constant, list("[1]", 10), list("[1]", 30_000)),
+        ("required", &required, list("{}", 10), list("{}", 30_000)),
+        ("text", &lengths, r#""a""#.to_owned(), format!(r#""{}""#, "a".repeat(500_000))),
+        ("pattern", &pattern, list(r#""a""#, 3), list(&format!(r#""{}""#, "ab".repeat(100)), 2_000)),
+        (
+            "names",
+            &pattern.replace("\"pattern\":", "\"propertyNames\":{\"pattern\":").replace("}}", "}}}"),
+            "[]".to_owned(),
+            format!(r#"[{{"{}":1}}]"#, "ab".repeat(250_000)),
+        ),
+        ("unique", &unique, list("1", 20_000), list("[[]]", 20_000)),
+        ("unevaluated", &marks, "7".to_owned(), r#"{"a":1}"#.to_owned()),
+        ("recursion", &ways, "1".to_owned(), r#"{"a":{"b":{"b":{}}}}"#.to_owned()),
+    ] {
+        let told_few = told(schema, &few).unwrap_or_default();
+        assert!(
+            what == "unevaluated" || what == "recursion" || !told_few.contains("steps"),
+            "{what}: {told_few}"
+        );
+        let told_many = told(schema, &many).unwrap_or_default();
+        assert!(told_many.contains("at most 50000000"), "{what}: {told_many}");
+    }
+}
+
+#[test]
+fn large_answers_of_ordinary_schemas_are_checked() {
+    // The bounds are no burden: 500,000 bytes of records with names, dates, addresses, a choice of 300 words, a tree.
+    let words = (0..300).map(|i| format!(r#""w{i}""#)).collect::<Vec<_>>().join(",");
+    let record = format!(
+        r##"{{"type":"object","additionalProperties":false,"required":["id","name","day","mail","word"],"properties":{{
+            "id":{{"type":"string","pattern":"^[0-9a-f]{{8}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}$"}},
+            "name":{{"type":"string","minLength":1,"maxLength":200}},
+            "day":{{"type":"string","pattern":"^\\d{{4}}-\\d{{2}}-\\d{{2}}$"}},
+            "mail":{{"type":["string","null"],"pattern":"^[a-z0-9._-]+@[a-z0-9.-]+\\.[a-z]{{2,}}$"}},
+            "word":{{"enum":[{words}]}},
+            "tags":{{"type":"array","uniqueItems":true,"items":{{"type":"string"}}}}}}}}"##
+    );
+    let records = format!(r#"{{"type":"array","items":{record}}}"#);
+    let one = r#"{"id":"01234567-89ab-cdef","name":"A name of some length","day":"2024-01-31","mail":"a.b@example.org",
+        "word":"w299","tags":["a","b","c"]}"#;
+    assert_eq!(told(&records, &list(one, 3_000)), None);
+    let tree = r##"{"type":"object","required":["kind"],"properties":{"kind":{"enum":["a","b"]},
+        "children":{"type":"array","items":{"anyOf":[{"$ref":"#"},{"type":"string"}]}}}}"##;
+    let branch = format!(r#"{{"kind":"a","children":{}}}"#, list(r#"{"kind":"b","children":["x"]}"#, 60));
+    assert_eq!(told(tree, &format!(r#"{{"kind":"a","children":{}}}"#, list(&branch, 30))), None);
 }
