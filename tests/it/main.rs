@@ -94,6 +94,7 @@
 //! | else `INVALID_OUTPUT` | `additions::structured_output` `driver/output::an_answer_that_does_not_fit_fails_the_run` `driver/output::a_cut_answer_is_no_answer` |
 //! | the host's own instruction after an empty line | `driver/output::the_host_s_own_instruction_follows_the_request_s` |
 //! | dialects, references, keywords, patterns: `INVALID_SCHEMA` (2.1, row 14) | unit tests of `driver/src/schema/request`, `driver/requests::the_first_failing_check_answers` `host/additions::structured_output` |
+//! | what schemas and values may cost (law 9) | unit tests of `driver/src/schema/request`, `driver/output::an_answer_that_would_take_too_long_to_check_is_refused` |
 //! | `approval-digest` | `additions::the_digest_is_checked` `driver/additions::digest_for_whoever_asks` `host/additions::the_digest_stands_in_the_question` `protocol/conformance::digests` |
 //! | `denial-feedback` | `additions::a_denied_run_goes_on` `driver/additions::a_denied_call_is_told_and_the_run_goes_on` `host/additions::a_denial_with_a_reason` |
 //! | expiry is never told as a refusal | `driver/additions::a_denial_without_reason_and_an_expiry` `approval-core/registry_states::a_late_decision_leaves_no_reason` |

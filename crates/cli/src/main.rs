@@ -23,6 +23,7 @@ mod view;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use tracing_subscriber::filter::{LevelFilter, Targets};

@@ -20,6 +20,8 @@ const TEXT_STEP: usize = 16;
 const PAIRED_ITEMS: u64 = 15;
 /// Up to so many strings of an `enum` are compared one by one; then they are hashed.
 const SCANNED_STRINGS: u64 = 10;
+/// Values that one step compares with each other.
+const COMPARED: u64 = 4;
 /// A search begins with so many steps, however short the text.
 const SEARCH_BEGINS: u64 = 8;
 
@@ -119,8 +121,8 @@ impl Size {
                         units = units.saturating_add(below.units);
                     }
                 }
-                // Two of them differ at the latest where the smaller one ends.
-                let pairs = compared.saturating_sub(1).saturating_mul(units) / 2;
+                // Two of them differ at the latest where the smaller one ends, and a step compares a few values.
+                let pairs = compared.saturating_sub(1).saturating_mul(units) / 2 / COMPARED;
                 size.pairs = size.pairs.saturating_add(pairs);
             }
             Value::Object(members) => {

@@ -117,3 +117,18 @@ async fn a_cut_answer_is_no_answer() {
     let told = words(&rest(&mut bench.stream(asks(SCHEMA))).await);
     assert_eq!(told.last().unwrap(), "run.failed INVALID_OUTPUT");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_would_take_too_long_to_check_is_refused() {
+    // Law 9: 10,000 comparisons, 100 times over, for each of 30,000 items. None of them is made.
+    let schema = format!(
+        r##"{{"definitions":{{"e":{{"enum":[{}1,"a"]}}}},"items":{{"allOf":[{}]}}}}"##,
+        "{},".repeat(10_000),
+        vec![r##"{"$ref":"#/definitions/e"}"##; 100].join(","),
+    );
+    let answer: &'static str = format!("[{}]", vec!["1"; 30_000].join(",")).leak();
+    let bench = Bench::new([says(answer)]);
+    let error = bench.driver.run(asks(&schema), Principal::local()).await.unwrap_err();
+    assert_eq!(error.code.as_str(), "INVALID_OUTPUT");
+    assert!(error.message.contains("at most 50000000"), "{}", error.message);
+}
