@@ -7,6 +7,7 @@
 
 pub mod audit_file;
 mod error;
+mod identity;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 

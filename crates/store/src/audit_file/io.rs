@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::Error;
+use crate::identity::Identity;
 
 /// The operations on one audit file and on the file beside it for torn tails. The implementation holds whatever
 /// keeps other writers away, and gives it up when it is dropped.
@@ -56,6 +57,7 @@ const ROOM: (u64, u64) = (1 << 16, 1 << 23);
 pub(crate) struct LockedFile {
     file: File,
     path: PathBuf,
+    identity: Identity,
     /// Where the next line goes.
     end: u64,
     room: Room,
@@ -86,8 +88,9 @@ impl LockedFile {
         sync_directory_of(path).map_err(failed)?;
         // The name must mean the same file after the process has changed its directory.
         let path = std::path::absolute(path).map_err(failed)?;
-        let end = file.metadata().map_err(failed)?.len();
-        Ok(Self { file, path, end, room: Room::Until(end) })
+        let metadata = file.metadata().map_err(failed)?;
+        let (identity, end) = (Identity::of(&metadata), metadata.len());
+        Ok(Self { file, path, identity, end, room: Room::Until(end) })
     }
 
     /// Makes room for `bytes` more if there is none. Not for the first write to a file: if that is torn, its beginning
@@ -106,23 +109,6 @@ impl LockedFile {
                 Room::None
             }
         };
-    }
-
-    /// A file that was moved away or deleted still takes lines, but nobody who looks where the trail should be will
-    /// find them.
-    #[cfg(unix)]
-    fn check_name(&self) -> io::Result<()> {
-        use std::os::unix::fs::MetadataExt as _;
-        let (named, open) = (std::fs::metadata(&self.path)?, self.file.metadata()?);
-        if (named.dev(), named.ino()) == (open.dev(), open.ino()) {
-            return Ok(());
-        }
-        Err(io::Error::new(io::ErrorKind::NotFound, "another file stands under the audit file's name"))
-    }
-
-    #[cfg(not(unix))]
-    fn check_name(&self) -> io::Result<()> {
-        Ok(())
     }
 
     fn aside(&self) -> PathBuf {
@@ -147,7 +133,7 @@ impl AuditIo for LockedFile {
 
     fn sync(&mut self) -> io::Result<()> {
         self.file.sync_data()?;
-        self.check_name()
+        self.identity.check(&self.path)
     }
 
     fn set_aside(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -195,7 +195,7 @@ mod tests {
                 .pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0));
             format!("{:?}", value.unwrap())
         };
-        assert_eq!(setting("journal_mode"), r#"Text("wal")"#);
+        assert_eq!(setting("journal_mode"), r#"Text("truncate")"#);
         assert_eq!(setting("synchronous"), "Integer(2)", "FULL");
         assert_eq!(setting("locking_mode"), r#"Text("exclusive")"#);
     }

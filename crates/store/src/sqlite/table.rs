@@ -62,6 +62,9 @@ pub(super) enum Fault {
     /// The operation is not running any more.
     #[error("the operation is not running")]
     NotRunning,
+    /// It was committed to a file that nobody will find.
+    #[error("the database is not under its name any more")]
+    Moved(#[source] std::io::Error),
     /// An earlier failure put the database in question.
     #[error("the database is not used any more")]
     Stopped,
@@ -208,6 +211,6 @@ impl Fault {
 
     /// Whether the database itself is in question, and not only what was asked.
     pub(super) fn is_fatal(&self) -> bool {
-        matches!(self, Self::Sqlite(_)) && !self.is_full()
+        matches!(self, Self::Sqlite(_) | Self::Moved(_)) && !self.is_full()
     }
 }

@@ -118,6 +118,7 @@ impl Worker {
                 });
             }
             connection.execute_batch("COMMIT")?;
+            self.database.check_name().map_err(Fault::Moved)?;
             Ok(done)
         };
         let done = all();
@@ -201,16 +202,18 @@ fn apply(
                     claimed.push(id);
                     Known::New(id)
                 }
-                Some(row) if !row.is_same_request => Known::Old(Claimed::Conflict),
-                Some(row) => Known::Old(match row.state {
-                    State::Running if active.contains(&row.id) => Claimed::InProgress,
-                    State::Running | State::Ended(Ended::Uncertain) => {
-                        Claimed::Uncertain(table::log(connection, row.id)?)
-                    }
-                    State::Ended(Ended::Completed | Ended::Failed | Ended::Cancelled) => {
-                        Claimed::Replay(table::log(connection, row.id)?)
-                    }
-                }),
+                Some(row) => {
+                    // Before anything is said of it: of a row that is damaged not even the fingerprint is known.
+                    let log = table::log(connection, row.id)?;
+                    Known::Old(match row.state {
+                        _ if !row.is_same_request => Claimed::Conflict,
+                        State::Running if active.contains(&row.id) => Claimed::InProgress,
+                        State::Running | State::Ended(Ended::Uncertain) => Claimed::Uncertain(log),
+                        State::Ended(Ended::Completed | Ended::Failed | Ended::Cancelled) => {
+                            Claimed::Replay(log)
+                        }
+                    })
+                }
             };
             Ok(Done::Claimed(known))
         }

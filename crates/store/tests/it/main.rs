@@ -16,6 +16,8 @@ mod killed;
 mod memory;
 #[cfg(feature = "sqlite")]
 mod operations;
+#[cfg(feature = "sqlite")]
+mod operations_damage;
 mod reading;
 mod support;
 mod torn;
